@@ -34,7 +34,7 @@ def run(
     credentials: str | Path | None = None,
     quiet: bool = False,
 ) -> Federation:
-    """Run a federation on this machine to its end; called again, it goes on where it stopped.
+    """Run a federation on this machine to its end; called again, it resumes where it stopped.
 
     `out` is the run's folder, runs/NAME by default; the others are the options of `hansa run`.
     Returns the federation with its status. HansaError says why a run has failed.

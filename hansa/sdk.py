@@ -14,11 +14,11 @@ from hansa.local.credentials import read_credentials
 from hansa.local.executor import LocalExecutor
 from hansa.local.loop import Display, RunOptions
 from hansa.local.loop import run as run_loop
-from hansa.local.outcome import after_failure, why
+from hansa.local.outcome import explain_phase, suggest_fix
 from hansa.local.results import write_results
 from hansa.local.rundir import DEFAULT_ROOT, RunDir
-from hansa.manifests.load import build, check_here, load
-from hansa.publish.bucket import at_endpoint, readable
+from hansa.manifests.load import build, check_on_machine, load
+from hansa.publish.bucket import read_known_fields, set_endpoint
 from hansa.publish.pull import pull_federation, pull_run
 from hansa.publish.tracked_run import read_document
 
@@ -32,7 +32,7 @@ def load_manifest(manifest: Manifest) -> Federation:
     if isinstance(manifest, str | Path):
         return load(manifest)
     federation = build(dict(manifest))
-    check_here(federation)
+    check_on_machine(federation)
     return federation
 
 
@@ -57,7 +57,7 @@ def run(
     with shown as screen:
         ended = run_loop(wanted, folder, options, screen, write_results)
     if ended.status.phase == "Failed":
-        raise HansaError(why(ended), hint=after_failure(folder))
+        raise HansaError(explain_phase(ended), hint=suggest_fix(folder))
     return ended
 
 
@@ -104,7 +104,7 @@ def pull(
     if target is None:
         raise InputError("to: got nothing, expected a folder for the adapter")
     document = open_federations(namespace, context, kubeconfig).get(str(where))
-    federation = at_endpoint(readable(document), endpoint)
+    federation = set_endpoint(read_known_fields(document), endpoint)
     pull_federation(federation, target, round_, environment, given, _ignore)
     return target
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from hansa.cli.common import to_yaml
-from hansa.manifests.crd import KINDS, crd
+from hansa.manifests.crd import KINDS, build_crd
 from hansa.version import __version__
 
 CHART = Path(__file__).parents[1] / "charts" / "hansa"
@@ -49,7 +49,10 @@ def made() -> dict[Path, str]:
     """What each file should hold."""
     readme, about = CHART / "README.md", CHART / "Chart.yaml"
     return {
-        **{CHART / "files" / f"{kind.singular}-crd.yaml": to_yaml(crd(kind)) for kind in KINDS},
+        **{
+            CHART / "files" / f"{kind.singular}-crd.yaml": to_yaml(build_crd(kind))
+            for kind in KINDS
+        },
         readme: _between(_read(readme), table(values(_read(CHART / "values.yaml")))),
         about: re.sub(r"(?m)^(version|appVersion): .*$", rf"\1: {__version__}", _read(about)),
     }

@@ -15,7 +15,7 @@ import torch
 from opacus import GradSampleModule
 
 from hansa_client.models import lora
-from hansa_client.training.scoring import agent_tokens
+from hansa_client.training.scoring import count_agent_tokens
 from tests.unit.hansa_client.learners import gradients as given
 
 
@@ -29,7 +29,7 @@ def loss(model: Any, sequences: list[Any]) -> torch.Tensor:
         wanted[row, : len(sequence)] = torch.tensor(sequence.is_agent)
     logprobs = model(input_ids=ids, use_cache=False).logits.float().log_softmax(-1)[:, :-1]
     chosen = logprobs.gather(2, ids[:, 1:, None])[..., 0] * wanted[:, 1:]
-    tokens = torch.tensor([agent_tokens([sequence]) for sequence in sequences])
+    tokens = torch.tensor([count_agent_tokens([sequence]) for sequence in sequences])
     total: torch.Tensor = -(chosen.sum(1) / tokens).sum()
     return total
 
@@ -42,7 +42,7 @@ def main() -> None:
     sampled = GradSampleModule(wrapped, loss_reduction="sum", strict=False)
     loss(sampled, given.SEQUENCES).backward()  # type: ignore[no-untyped-call]
     named = {
-        lora.plain_name(name): weight.grad_sample
+        lora.to_peft_name(name): weight.grad_sample
         for name, weight in wrapped.named_parameters()
         if weight.requires_grad
     }

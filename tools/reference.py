@@ -13,7 +13,7 @@ from pathlib import Path
 from hansa.manifests import reference
 from hansa.manifests.crd import FEDERATION, MEMBER, CrdDefinition
 from hansa.manifests.reference import AT_ONCE, CHANGES, NEVER, ONLY_GROWS, ReferenceField
-from hansa.validation.json_schema import PathPart, at, flat
+from hansa.validation.json_schema import PathPart, find_field, flatten_schema
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = {"reference.md": FEDERATION, "reference-member.md": MEMBER}
@@ -66,7 +66,7 @@ def page(kind: CrdDefinition = FEDERATION) -> str:
     changes = [f"| {change} | {CHANGES[change]} |" for change in used]
     if kind is FEDERATION:
         changes.append(f"| {ONLY_GROWS} | it may grow, and never shrink |")
-    tops = (reference.spec(kind), reference.status(kind))
+    tops = (reference.describe_spec(kind), reference.describe_status(kind))
     sections = [section for top in tops for section in _sections(top, kind)]
     head = "\n| a change counts | meaning |\n|---|---|\n"
     return NOTE + INTROS[kind] + head + "\n".join([*changes, "", *sections]).rstrip() + "\n"
@@ -123,8 +123,8 @@ def _code(value: object) -> str:
 
 def _same_as(entry: ReferenceField, kind: CrdDefinition) -> str:
     """The first object with the very same fields, which has a section already; empty: none."""
-    tops = (reference.spec(kind), reference.status(kind))
-    for other in (each for top in tops for each in reference.every(top)):
+    tops = (reference.describe_spec(kind), reference.describe_status(kind))
+    for other in (each for top in tops for each in reference.walk_fields(top)):
         if other.path == entry.path:
             return ""
         if other.fields and _properties(other, kind) == _properties(entry, kind):
@@ -139,7 +139,7 @@ def _properties(entry: ReferenceField, kind: CrdDefinition) -> object:
     path: list[PathPart] = []
     for part in rest:
         path += [part.removesuffix("[]"), 0] if part.endswith("[]") else [part]
-    node = at(flat(kind.spec if top == "spec" else kind.status), tuple(path))
+    node = find_field(flatten_schema(kind.spec if top == "spec" else kind.status), tuple(path))
     return node.get("items", node).get("properties")
 
 

@@ -1,5 +1,5 @@
 """docs/results.md, demo.md and privacy.md, made of their templates (.j2): words are written there,
-figures come from results.
+figures and verdicts come from results.
 
     python -m tools.pages.comparisons examples/05-compare/tiny.yaml runs/tiny compare-tiny
     python -m tools.results_page
@@ -44,7 +44,7 @@ class Figures:
         models = sorted({row.model for run in self._results for row in run.rows})
         seeds = sorted({run.seed for run in self._results})
         origin = f"{', '.join(models)}; seeds {', '.join(map(str, seeds))}; {', '.join(machines)}."
-        return f"{text.markdown(self._data)}\n{origin}"
+        return f"{text.render_markdown(self._data)}\n{origin}"
 
     @property
     def runs(self) -> int:
@@ -85,31 +85,17 @@ class Figures:
         return span(gains, places)
 
     def difference(self, method: str, other: str) -> str:
-        """How much better a method is than another, with its limits: +4.7, +1 to +8."""
-        value, _, limits = self._shown(method, other).partition(" ")
-        return f"{value}, {limits.strip('()')}"
+        """How much better a method is than another, with its limits: +4.7 (+1 to +8)."""
+        return self._shown(method, other)
 
     def limits(self, method: str, other: str) -> str:
         """The limits of that difference alone: +1 to +8."""
-        return self.difference(method, other).partition(", ")[2]
+        return self._shown(method, other).partition(" ")[2].strip("()")
 
-    def better(self, method: str, other: str) -> str:
-        """For a text that says it is better, which must be shown: +4.7 points (+1 to +8)."""
-        gain = self._gain(method, other)
-        assert gain.low > 0, f"{method} is not shown to be better than {other}: {gain}"
-        return self._shown(method, other).replace(" ", " points ", 1)
-
-    def level(self, method: str, other: str) -> str:
-        """The same for a text that says they are level."""
-        gain = self._gain(method, other)
-        assert gain.low <= 0 <= gain.high, f"{method} and {other} are not level: {gain}"
-        return self._shown(method, other).replace(" ", " points ", 1)
-
-    def most_in_a_seed(self, method: str, other: str, world: str) -> str:
-        """By how many points it is better in the seed that likes it best."""
-        ours, theirs = self._samples[method], self._samples[other]
-        best = max(ours[seed][world].success - theirs[seed][world].success for seed in ours)
-        return f"{100 * best:.0f}"
+    def verdict(self, method: str, other: str) -> str:
+        """Two cells of a table: ahead | +4.7 (+1 to +8)."""
+        word = evolve_tables.verdict(self._gain(method, other))
+        return f"{word} | {self._shown(method, other)}"
 
     def gain(self, *methods: str, since: int) -> str:
         """Points between a round and the last one."""
@@ -117,29 +103,9 @@ class Figures:
 
     # -- work -------------------------------------------------------------------------------------
 
-    def won(self, *methods: str) -> str:
-        """Explored episodes that succeeded, from the least seed to the best."""
-        work = [run.work for run in self._results if run.method in methods]
-        return span(100 * each.succeeded / each.explored for each in work)
-
     def times_the_tokens(self, method: str, other: str) -> str:
         """How many times the tokens of another method it trained on."""
         return span(self._tokens(method, other))
-
-    def fewer_tokens(self, method: str, other: str) -> str:
-        """By how much per cent it trained on fewer tokens than another method."""
-        return span(100 * (1 - ratio) for ratio in self._tokens(method, other))
-
-    def rounds_alone(self, method: str) -> str:
-        """After how many rounds more, alone, silos chose what they serve; not all of them did."""
-        tuned = [c for c in self._served(method) if c.startswith("finetuned-")]
-        return span(int(choice.removeprefix("finetuned-")) for choice in tuned)
-
-    def served_own(self, method: str) -> str:
-        """How many silos serve their own update, or a mix with it."""
-        chosen = self._served(method)
-        own = [choice for choice in chosen if choice == "own" or choice.startswith("mix-")]
-        return f"{len(own)} of {len(chosen)}"
 
     # -- where they come from ---------------------------------------------------------------------
 
@@ -148,16 +114,19 @@ class Figures:
         runs: dict[str, list[RunResult]] = {}
         for run in self._results:
             runs.setdefault(run.method, []).append(run)
-        return {name: table.last(mine, self._table.environments) for name, mine in runs.items()}
+        return {
+            name: table.list_last_rates(mine, self._table.environments)
+            for name, mine in runs.items()
+        }
 
     def _gain(self, method: str, other: str) -> Interval:
-        gain = statistics.difference(self._samples[method], self._samples[other])
+        gain = statistics.estimate_difference(self._samples[method], self._samples[other])
         assert gain, f"{method} and {other} have no seed in common"
         return gain
 
     def _shown(self, method: str, other: str) -> str:
         gain = self._gain(method, other)
-        return text.points_interval([gain.low, gain.value, gain.high])
+        return text.format_points_interval([gain.low, gain.value, gain.high])
 
     def _mean(self, line: str, world: str) -> float:
         shown = self._lines[line]
@@ -172,10 +141,6 @@ class Figures:
             for m in (method, other)
         )
         return [ours[seed] / theirs[seed] for seed in ours]
-
-    def _served(self, method: str) -> list[str]:
-        runs = [run.serves for run in self._results if run.method == method]
-        return [choice for run in runs for choice in run.values()]
 
 
 def span(values: Iterable[float], places: int = 0) -> str:

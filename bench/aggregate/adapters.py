@@ -43,7 +43,7 @@ def shapes(layers: int, only: str = "") -> Shapes:
         for module, (out, width) in LINEAR.items():
             if only not in ("", module):
                 continue
-            names = lora.names(f"model.layers.{layer}.{module}")
+            names = lora.tensor_names(f"model.layers.{layer}.{module}")
             found[names.a], found[names.b] = (RANK, width), (out, RANK)
     return found
 
@@ -60,7 +60,7 @@ def make(folder: Path, seed: int, layers: int = 32, only: str = "") -> Path:
         for name, shape in sizes.items():
             parts = [each.standard_normal(shape, dtype=np.float32) for each in (common, own)]
             writer.write(name, (parts[0] + parts[1]) * 0.007)
-    config = lora.config(Adapter(rank=RANK, alpha=16), "hf:a/b", lora.target_names(sizes))
+    config = lora.render_config(Adapter(rank=RANK, alpha=16), "hf:a/b", lora.target_names(sizes))
     (folder / bucket_keys.CONFIG).write_bytes(config)
     return folder
 
@@ -75,12 +75,12 @@ def add_moments(folder: Path, seed: int, layers: int = 32) -> None:
         for layer in range(layers)
         for group in SHARED
     ]
-    widths = second_moments.widths(shapes(layers))
-    sizes = second_moments.shapes(inputs, widths, MOMENTS_RANK)
+    widths = second_moments.input_widths(shapes(layers))
+    sizes = second_moments.moment_shapes(inputs, widths, MOMENTS_RANK)
     making = folder / "moments"
     with TensorWriter(making, sizes) as writer:
         for group in inputs:
-            names, width = second_moments.names(group), widths[group[0]]
+            names, width = second_moments.moment_names(group), widths[group[0]]
             drawn = random.standard_normal((width, MOMENTS_RANK))
             writer.write(names.vectors, np.linalg.qr(drawn)[0].T)
             writer.write(names.values, np.sort(random.exponential(9.0, MOMENTS_RANK) + 1.0))

@@ -27,7 +27,8 @@ def hansa(strategy: str, folders: list[Path]) -> Callable[[], None]:
 
     strategy, _, extra = strategy.partition("+")
     told = {"strategy": strategy, "diagnostics": extra == "diagnostics"}
-    settings = Aggregation.model_validate({**told, "max_rank": 4096})
+    options = {"maxRank": 4096} if strategy in ("flora", "fedex", "regmean") else {}
+    settings = Aggregation.model_validate({**told, "options": options})
     rank = 64 if strategy == "regmean" else None  # as a round folds it
 
     def work() -> None:

@@ -26,7 +26,7 @@ from hansa.api import bucket_documents, bucket_keys
 from hansa.api.assignment import Assignment
 from hansa.api.bucket_documents import Counts, FileEntry, Member, UpdateManifest
 from hansa.crypto import sealing
-from hansa.store.audit_log import Quiet
+from hansa.store.audit_log import QuietLog
 from hansa.store.base import Watch
 from hansa_server.gate import OfferedUpdate
 from hansa_server.masked import MaskedMembers
@@ -51,7 +51,7 @@ class Copies:
 
 def assignment(silos: int, layers: int) -> tuple[Assignment, dict[str, sealing.OpeningKey]]:
     """A round of so many silos, and their keys."""
-    opening = {f"s{number:03d}": sealing.new_key() for number in range(silos)}
+    opening = {f"s{number:03d}": sealing.generate_opening_key() for number in range(silos)}
     document = {
         "role": "client",
         "federation": "bench",
@@ -82,7 +82,7 @@ def summed(told: Assignment, body: Path, start: Path, size: int) -> dict[str, fl
     counts = Counts()
     entry = FileEntry(sha256=bucket_documents.sha256(body.read_bytes()), size=size)
     member = told.model_copy(update={"role": "aggregator"})
-    members = MaskedMembers(Copies(body), member, Quiet("bench"))
+    members = MaskedMembers(Copies(body), member, QuietLog("bench"))
     inputs = told.inputs()
     document = UpdateManifest(
         program="bench",
@@ -93,7 +93,7 @@ def summed(told: Assignment, body: Path, start: Path, size: int) -> dict[str, fl
         base_model="b" * 64,
         start=told.start,
         trained=True,
-        masked=masking.described(told, counts),
+        masked=masking.describe_masked(told, counts),
         files={bucket_keys.masked_body(0): entry},
     )
     for name in told.environments:
@@ -102,7 +102,7 @@ def summed(told: Assignment, body: Path, start: Path, size: int) -> dict[str, fl
             member=who, manifest=document, file=bucket_keys.masked_body(0)
         )
     took: dict[str, float] = {}
-    add = members._added
+    add = members._add_up
 
     def timed_add(*given: Any) -> Update:
         made, seconds = timed(lambda: add(*given))
@@ -110,7 +110,7 @@ def summed(told: Assignment, body: Path, start: Path, size: int) -> dict[str, fl
         assert isinstance(made, Update)
         return made
 
-    setattr(members, "_added", timed_add)  # noqa: B010  # what stands around it is not measured
+    setattr(members, "_add_up", timed_add)  # noqa: B010  # what stands around it is not measured
     with lora.open_file(start) as begin, TemporaryDirectory(dir=body.parent) as folder:
         members.fetch(begin.shapes, lambda: (begin, None), Path(folder))
         members.close()
@@ -124,7 +124,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path)
     options = parser.parse_args()
     sizes = shapes(options.layers)
-    start = lora.start(sizes, RANK, 1)
+    start = lora.init_adapter(sizes, RANK, 1)
     random = np.random.default_rng(7)
     own = {
         name: array + np.float32(1e-4) * random.standard_normal(array.shape, np.float32)
@@ -133,7 +133,7 @@ def main() -> None:
     norm, head = lora.distance(own, start), arrange(sizes)[0]
     with TemporaryDirectory(dir=options.folder) as folder:
         zeros, begin = Path(folder) / "zeros", Path(folder) / "start"
-        zeros.write_bytes(head + bytes(4 * masking.count(sizes, sorted(sizes))))
+        zeros.write_bytes(head + bytes(4 * masking.count_values(sizes, sorted(sizes))))
         with TensorWriter(begin, sizes) as writer:
             for name, array in start.items():
                 writer.write(name, array)
@@ -141,7 +141,7 @@ def main() -> None:
             told, opening = assignment(silos, options.layers)
             key = opening["s000"]
             given = (told, key, own, start, norm, Counts())
-            body, masks = timed(lambda given=given: masking.masked(*given))  # type: ignore[misc]
+            body, masks = timed(lambda given=given: masking.mask_update(*given))  # type: ignore[misc]
             _, hashing = timed(lambda body=body: bucket_documents.sha256(body))  # type: ignore[misc]
             total = summed(told, zeros, begin, zeros.stat().st_size)
             megabytes = round(len(body) / 1e6, 1)

@@ -50,11 +50,11 @@ from hansa.local.ports import claim_ports
 from hansa.store import s3 as s3module
 from hansa.store.base import Credentials
 from hansa.store.s3 import S3Store
-from hansa.store.sealed import opened_store
+from hansa.store.sealed import open_unsealing_store
 from hansa_server.round import aggregate
 from hansa_server.stream import PARALLEL
 
-KEY = sealing.new_key()
+KEY = sealing.generate_opening_key()
 """That of the aggregator, where updates are sealed."""
 
 
@@ -235,7 +235,7 @@ def measure(
     own = one if assignment.start.round else 2 * one  # the result, and a start that is made
     first = seconds(s3, wanted, one, plain)
     memory = Memory(size + own)
-    store = opened_store(Giving(s3, memory), assignment, lambda: [KEY])
+    store = open_unsealing_store(Giving(s3, memory), assignment, lambda: [KEY])
     memory.give(own)
     began = time.perf_counter()
     report = aggregate(assignment, store, Log("server"))

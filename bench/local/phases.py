@@ -17,7 +17,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from hansa.runtime.capacity import usable_cores
+from hansa.runtime.capacity import count_usable_cores
 
 
 def warm_start_seconds(module: str) -> float:
@@ -56,7 +56,7 @@ def measure(folder: Path, rounds: int) -> dict[str, Any]:
             phases[f"{report['kind']} {phase}"] += seconds
         for name, value in report.get("counts", {}).items():
             counts[name] += value
-    cores = usable_cores()
+    cores = count_usable_cores()
     loading = phases["client load"] + phases["evaluate load"]
     return {
         "machine": f"{platform.machine()}, {cores} cores, Python {platform.python_version()}",

@@ -17,7 +17,9 @@ _RANK = 3
 SHAPES = {
     name: shape
     for module, (_, width, out) in _LAYERS.items()
-    for name, shape in zip(adapter.names(module), ((_RANK, width), (out, _RANK)), strict=True)
+    for name, shape in zip(
+        adapter.tensor_names(module), ((_RANK, width), (out, _RANK)), strict=True
+    )
 }
 
 
@@ -174,7 +176,7 @@ def drawn_moments(seed: int) -> Moments:
 
 def product(tensors: Tensors, module: str) -> np.ndarray:
     """B·A of a layer."""
-    names = adapter.names(module)
+    names = adapter.tensor_names(module)
     return tensors[names.b].astype(np.float64) @ tensors[names.a]
 
 

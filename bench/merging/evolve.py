@@ -101,7 +101,7 @@ def line(setting: str, way: str, runs: Seeds) -> dict[str, Any]:
     """What is kept of a way's runs: tasks solved in each seed, and what the runs did on average."""
     own = {seed: runs[seed].sample for seed in sorted(runs)}
     counts = {name: [run.counts[name] for run in runs.values()] for name in runs[min(runs)].counts}
-    means = {name: statistics.mean_of(each) for name, each in counts.items()}
+    means = {name: statistics.average(each) for name, each in counts.items()}
     rates = [rate for sample in own.values() for rate in sample.values()]
     names = own[min(own)]
     return {

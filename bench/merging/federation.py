@@ -26,6 +26,7 @@ from hansa.api.assignment import Assignment
 from hansa.api.bucket_documents import StartAdapter, sha256
 from hansa.api.spec import S3, Environment, FederationSpec
 from hansa.api.status import RoundSettings
+from hansa.api.strategies import FrozenOptions
 from hansa.core import logs
 from hansa.core.errors import NotFound, Precondition
 from hansa.core.files import replace_file
@@ -84,7 +85,7 @@ def as_assignment(spec: FederationSpec, environment: Environment, round_: int) -
         adapter=spec.adapter,
         round=round_,
         start=StartAdapter(round=round_ - 1),
-        settings=RoundSettings.of(spec),
+        settings=RoundSettings.from_spec(spec),
         storage=S3(bucket="memory"),
         experience_storage=private.s3 if private else None,
         environments=sorted(each.name for each in spec.environments),
@@ -121,7 +122,7 @@ class Play:
         with self._timed("load"):
             self._base = self._load()
             self._shapes = lora.shapes(self._base.model, spec.adapter)
-        start = adapter.start(self._shapes, spec.adapter.rank, spec.seed)
+        start = adapter.init_adapter(self._shapes, spec.adapter.rank, spec.seed)
         self._wholes = {each.name: start for each in self._environments}
         self._owns: dict[str, Tensors] = {}
         self._rounds: list[dict[str, Any]] = []
@@ -157,7 +158,7 @@ class Play:
         assignment = as_assignment(self._spec, environment, round_)
         store = cast(ObjectStore, self._stores[environment.name])
         agent = Agent(assignment, store)
-        agent.base, agent.whole = self._base, self._wholes[environment.name]
+        agent.base, agent.global_adapter = self._base, self._wholes[environment.name]
         return Silo(assignment, store, store, self._log), agent
 
     def _play_round(self, round_: int) -> None:
@@ -178,10 +179,10 @@ class Play:
         with self._timed("explore"):
             files = client.check_world(silo) if round_ == 1 else {}
             _ = agent.start, agent.frozen  # of the shared adapter, which is trained on from
-            shared, agent.whole = agent.whole, self._explorer(silo, agent)
-            is_own = agent.whole is not shared
+            shared, agent.global_adapter = agent.global_adapter, self._explorer(silo, agent)
+            is_own = agent.global_adapter is not shared
             shards = self._shards(silo, agent, files)
-            agent.whole = shared
+            agent.global_adapter = shared
         lesson = self._lesson(silo, agent, shards)
         told: dict[str, Any] = {
             "explored": len(shards[-1].episodes),
@@ -220,7 +221,7 @@ class Play:
         """
         if silo.ledger:
             assignment = silo.assignment
-            name = privacy_ledger.release("training", assignment.round)
+            name = privacy_ledger.release_name("training", assignment.round)
             prefix = assignment.private_storage.prefix
             place = bucket_keys.privacy_secret(prefix, assignment.environment, name)
             words = f"{assignment.seed}/{assignment.environment}/{assignment.round}"
@@ -231,12 +232,12 @@ class Play:
         """What the silo explores with: the shared adapter, or what does better at home."""
         own = self._owns.get(silo.assignment.environment)
         if own is None:
-            return agent.whole
+            return agent.global_adapter
         shared, home = (
             silo.play_held_out(agent, "validation", HOME_TASKS, tensors).successes
-            for tensors in (agent.whole, own)
+            for tensors in (agent.global_adapter, own)
         )
-        return own if home > shared else agent.whole
+        return own if home > shared else agent.global_adapter
 
     def _moments(self, silo: Silo, agent: Agent, sequences: Sequence[Any], own: Trained) -> Moments:
         """Of a sample of what the silo has trained on, by the model that came of it."""
@@ -245,7 +246,7 @@ class Play:
         count = min(MOST_READ, len(sequences))
         chosen = sorted(random.Random(seed).sample(range(len(sequences)), count))
         modules = adapter.target_names(self._shapes)
-        with agent.playing(adapter.join(agent.frozen, own.tensors)) as base:
+        with agent.merge_adapter(adapter.join(agent.frozen, own.tensors)) as base:
             made = moments.collect(base, modules, [sequences[index] for index in chosen]).damped()
         if self._given.trace:
             made = made.of_trace_one()
@@ -283,8 +284,8 @@ class Play:
         rank, seed = self._spec.adapter.rank, self._spec.seed
         own = [offer.moments for offer in offers.values() if offer.moments]
         before = adapter.split(whole, rank).frozen
-        folded = merges.regmean(before, updates, own, self._spec.aggregation.max_rank)
-        fresh = adapter.start(self._shapes, rank, seed, round_)
+        folded = merges.regmean(before, updates, own, FrozenOptions().max_rank)
+        fresh = adapter.init_adapter(self._shapes, rank, seed, round_)
         sent = {"momentsBytes": own[0].bytes_at(SENT_RANK), "momentsBytesRank": SENT_RANK}
         update = {"updateBytes": len(adapter.encode(updates[0]))}
         return adapter.join(folded.frozen, fresh), {"lost": folded.lost, **sent, **update}

@@ -12,7 +12,7 @@ from moments import Moments
 
 from hansa.adapter import lora
 from hansa.adapter.lora import Tensors
-from hansa_server.factors import of_pair
+from hansa_server.factors import make_pair_term
 from hansa_server.merge_input import Array, Pair
 from hansa_server.strategies.terms import bounded
 
@@ -72,15 +72,15 @@ def regmean(
     turned = _turned(modules, updates, moments)
     ranks = [len(pair.a) for pair in turned[modules[0]]]
     if frozen:
-        ranks.append(len(frozen[lora.names(modules[0]).a]))
+        ranks.append(len(frozen[lora.tensor_names(modules[0]).a]))
     rank = min(max_rank, sum(ranks))
 
     def layer(module: str) -> tuple[Pair, float, float]:
-        terms = [of_pair(pair) for pair in turned[module]]
-        names = lora.names(module)
+        terms = [make_pair_term(pair) for pair in turned[module]]
+        names = lora.tensor_names(module)
         if frozen:
             old = Pair(frozen[names.a].astype(np.float64), frozen[names.b].astype(np.float64))
-            terms.insert(0, of_pair(old))
+            terms.insert(0, make_pair_term(old))
         pair, squares = bounded(terms, rank)
         return pair, squares.whole, squares.lost
 
@@ -88,7 +88,7 @@ def regmean(
         made = list(pool.map(layer, modules))
     tensors: Tensors = {}
     for module, (pair, _, _) in zip(modules, made, strict=True):
-        names = lora.names(module)
+        names = lora.tensor_names(module)
         tensors[names.a] = np.ascontiguousarray(pair.a, dtype=np.float32)
         tensors[names.b] = np.ascontiguousarray(pair.b, dtype=np.float32)
     whole, lost = sum(one[1] for one in made), sum(one[2] for one in made)
@@ -107,7 +107,7 @@ def _turned(
         total = torch.stack(own).sum(0)
         total.diagonal().add_(RIDGE * total.diagonal().mean())
         columns = [
-            matrix @ _of(update, lora.names(module).a, matrix.device).T
+            matrix @ _of(update, lora.tensor_names(module).a, matrix.device).T
             for update, matrix in zip(updates, own, strict=True)
             for module in sharing
         ]
@@ -115,7 +115,7 @@ def _turned(
         rows = solved.T.cpu().numpy()
         for update in updates:
             for module in sharing:
-                names = lora.names(module)
+                names = lora.tensor_names(module)
                 rank = len(update[names.a])
                 pair = Pair(np.ascontiguousarray(rows[:rank]), update[names.b].astype(np.float64))
                 turned.setdefault(module, []).append(pair)

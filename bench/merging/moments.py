@@ -67,7 +67,7 @@ def collect(
         for name in modules:
             layer = base.model.get_submodule(name)
             hooks.callback(layer.register_forward_pre_hook(seen.hook(name)).remove)
-        for part in batches.filled(order, lengths, _READ_TOKENS):
+        for part in batches.fill_batches(order, lengths, _READ_TOKENS):
             width = max(lengths[index] for index in part)
             rows = [sequences[index].tokens for index in part]
             ids = torch.tensor([row + [0] * (width - len(row)) for row in rows])

@@ -104,7 +104,7 @@ def _positive(text: str) -> int:
 def read_spec(given: argparse.Namespace) -> FederationSpec:
     """The manifest's spec, or a comparison's, with what the flags set; checked as the product's."""
     document, spec = read_document(given.federation)
-    spec = methods.merged(spec, _patch(given))
+    spec = methods.merge_documents(spec, _patch(given))
     if given.copies > 1:
         spec["environments"] = [
             {**each, "name": f"{each['name']}-{number}"}
@@ -112,7 +112,7 @@ def read_spec(given: argparse.Namespace) -> FederationSpec:
             for number in range(1, given.copies + 1)
         ]
     if given.pooled:
-        spec = methods.pooled(spec)
+        spec = methods.pool_environments(spec)
     return checked(document, spec, given.federation)
 
 
@@ -125,17 +125,17 @@ def read_document(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         document = load.read(path.parent / str(document["federation"]))
     if not isinstance(document, dict) or not isinstance(document.get("spec"), dict):
         load.build(document, str(path))  # says what is wrong with it
-    spec = methods.without_store(document["spec"])
+    spec = methods.drop_stores(document["spec"])
     spec.pop("guard", None)
     for patch in patches:
-        spec = methods.merged(spec, patch)
+        spec = methods.merge_documents(spec, patch)
     return document, spec
 
 
 def checked(document: dict[str, Any], spec: dict[str, Any], path: Path) -> FederationSpec:
     """The spec as the product reads it; refused where Play cannot do what it says."""
     federation = load.build({**document, "spec": spec}, str(path))
-    load.check_here(federation)
+    load.check_on_machine(federation)
     if federation.spec.training.optimizer_state != "fresh":
         raise InputError("spec.training.optimizerState: got keep, expected fresh")
     return federation.spec

@@ -56,7 +56,7 @@ def result(folder: Path, run: Run, name: str) -> RunResult:
         "communication": sent,
         "wall_seconds": document["wallSeconds"],
     }
-    return collect.empty(run, document["device"]).model_copy(update=changes)
+    return collect.make_empty_result(run, document["device"]).model_copy(update=changes)
 
 
 def _rows(run: Run, document: dict[str, Any], measured: dict[str, Any]) -> list[Row]:
@@ -83,7 +83,7 @@ def shares(document: dict[str, Any]) -> Shares:
     if "rows" in document:
         result = RunResult.model_validate(document)
         names = sorted({row.environment for row in result.rows})
-        (sample,) = table.last([result], names).values()
+        (sample,) = table.list_last_rates([result], names).values()
         return {str(result.final): {name: rate.success for name, rate in sample.items()}}
     return {
         f"{each['round']}{'' if each['temperature'] else ' greedy'}": each["success"]

@@ -30,13 +30,13 @@ from hansa.api.bucket_documents import Counts, EvaluationDocument, canonical, fi
 from hansa.api.jobs import JobRequest, ObservedJob
 from hansa.api.member_spec import MemberObject
 from hansa.api.member_status import FederationMember
-from hansa.api.silo_assignment import SiloTask, SiloWork
+from hansa.api.silo_assignment import SiloClientAssignment, SiloCourierAssignment
 from hansa.api.spec import FederationSpec
 from hansa.manifests.load import load
 from hansa.members import silo_courier
 from hansa.members.courier import load_key
-from hansa.members.invitation import invite, member_of, opened
-from hansa.members.order import assignment_of
+from hansa.members.invitation import build_member_manifest, invite, open_invitation
+from hansa.members.order import build_assignment
 from hansa.plan.member_plan import follow
 from hansa.store.access_grants import AGGREGATOR
 from hansa.store.base import ObjectStore, put_once
@@ -89,7 +89,7 @@ class Silo(threading.Thread):
         now = datetime.now(UTC)
         task: Any = request.assignment
         report: Any
-        if isinstance(task, SiloTask):
+        if isinstance(task, SiloCourierAssignment):
             report = silo_courier.carry(task, self.store, self.signer, sleep=self._sleep)
             self.couriers += 1
             self.largest = max(self.largest, len(report.model_dump_json(exclude_none=True)))
@@ -111,8 +111,8 @@ class Silo(threading.Thread):
         if self.over.wait(seconds):
             raise Stopped
 
-    def _answer(self, work: SiloWork) -> ClientReport | EvaluateReport:
-        order = assignment_of(work, self.store)
+    def _answer(self, work: SiloClientAssignment) -> ClientReport | EvaluateReport:
+        order = build_assignment(work, self.store)
         index = order.environments.index(order.environment)
         evaluation = evaluated(self.store, order)
         if order.role == "evaluate":
@@ -158,7 +158,7 @@ def trained(store: ObjectStore, order: Assignment, shapes: Shapes) -> send.Commi
     config = send.store_config(store, order, stored)
     update = send.TrainedUpdate(
         base_model=order.model.sha256 or "",
-        files=send.describe({bucket_keys.ADAPTER: stored, bucket_keys.CONFIG: config}),
+        files=send.describe_files({bucket_keys.ADAPTER: stored, bucket_keys.CONFIG: config}),
         counts=Counts(explored=10, succeeded=5, experience=5),
         seconds={},
     )
@@ -168,7 +168,7 @@ def trained(store: ObjectStore, order: Assignment, shapes: Shapes) -> send.Commi
 def start(store: ObjectStore, order: Assignment, shapes: Shapes) -> adapter.Tensors:
     """The adapter that a round starts from, as a client finds it."""
     if not order.start.round:
-        return adapter.start(shapes, order.adapter.rank, order.seed)
+        return adapter.init_adapter(shapes, order.adapter.rank, order.seed)
     folder = bucket_keys.global_folder(order.storage.prefix, order.start.round)
     return adapter.decode(store.get(folder + bucket_keys.ADAPTER))
 
@@ -231,8 +231,10 @@ def measure(folder: Path, names: list[str], poll: int, number: int) -> dict[str,
         shapes = shapes_of(federation.spec)
         silos = []
         for name in names:
-            invitation, _ = opened(invite(federation, name, load_key(str(own["coordinator"]))), "")
-            wanted = member_of(invitation, public[name], "maze")
+            invitation, _ = open_invitation(
+                invite(federation, name, load_key(str(own["coordinator"]))), ""
+            )
+            wanted = build_member_manifest(invitation, public[name], "maze")
             wanted["spec"]["pollSeconds"] = poll
             member = MemberObject.model_validate(wanted)
             store = S3Store(member.spec.storage.s3, credentials=bucket.credentials[name])

@@ -71,7 +71,7 @@ class Bucket(LocalStore):
         if not hasattr(self, "spec"):
             return super()._granted(name)
         place = self.spec.storage.s3 if self.spec.storage else self.s3
-        return access_grants.grants(self.spec, name, storage=place)
+        return access_grants.list_grants(self.spec, name, storage=place)
 
     def grant(self, spec: FederationSpec) -> None:
         """The same server, with the rights that a manifest gives."""
@@ -102,7 +102,7 @@ def hansa(*arguments: str | Path) -> str:
 
 def new_key(file: Path) -> str:
     """A signing key in a file; its public half."""
-    key = dsse.new_key()
+    key = dsse.generate_signing_key()
     file.write_bytes(key.pem())
     file.chmod(0o600)
     return key.public

@@ -47,7 +47,7 @@ def flipped(start: Tensors, trained: Tensors, seed: int) -> Tensors:
 
 def noise(start: Tensors, trained: Tensors, seed: int) -> Tensors:
     """Normal noise in place of the change, ten times as long as it."""
-    dice = seeds.generator(seed)
+    dice = seeds.make_generator(seed)
     drawn = {name: dice.standard_normal(start[name].shape) for name in sorted(start)}
     length = float(np.sqrt(sum(np.sum(array**2) for array in drawn.values())))
     scale = 10 * lora.distance(trained, start) / length
@@ -123,6 +123,6 @@ class Hostile:
 
 if __name__ == "__main__":
     Hostile().take_over()
-    client.warm()
+    client.import_slow_modules()
     serve(lambda: program.run_assignment(client.PROGRAM, client.work))
     sys.exit(0)

@@ -61,11 +61,15 @@ def defences(clients: int) -> dict[str, dict[str, Any]]:
         "gate": {"strategy": "mean", "maxNormRatio": 3.0},
         "trimmed-mean": {
             "strategy": "trimmed-mean",
-            "trim": hostile / clients,
+            "options": {"trim": hostile / clients},
             "maxNormRatio": NO_BOUND,
         },
         "median": {"strategy": "median", "maxNormRatio": NO_BOUND},
-        "multi-krum": {"strategy": "multi-krum", "faulty": hostile, "maxNormRatio": NO_BOUND},
+        "multi-krum": {
+            "strategy": "multi-krum",
+            "options": {"faulty": hostile},
+            "maxNormRatio": NO_BOUND,
+        },
         "norm-balanced": {"strategy": "norm-balanced", "maxNormRatio": NO_BOUND},
         "default": {"strategy": "mean"},
         "weighted": {"strategy": "weighted-mean"},
@@ -93,8 +97,11 @@ def manifest(
     spec["training"] |= {"maxSteps": 16 // silos}
     spec["evaluation"] |= {"tasks": tasks // silos, "everyRounds": 1000}
     aggregation = {"serverStep": 3.0, "diagnostics": False, **defences(clients)[defence]}
-    unbounded = {"maxNormRatio": NO_BOUND, "maxWeightRatio": NO_BOUND}
-    spec["aggregation"] |= aggregation | (unbounded if before else {})
+    if before:
+        aggregation["maxNormRatio"] = NO_BOUND
+        if aggregation["strategy"] == "weighted-mean":
+            aggregation["options"] = {"maxWeightRatio": NO_BOUND}
+    spec["aggregation"] |= aggregation
     spec["participation"] |= {"minimumUpdates": clients - len(SIZES[clients]), "retries": 1}
     spec["environments"] = environments(clients)
     return document

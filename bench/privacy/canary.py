@@ -60,7 +60,7 @@ class Canary(Remembering):
         said = episodes[place].turns[0].tokens
         own = [False] * len(said) + [True] * LENGTH
         rows = [Sequence([*said, *code], own) for code in codes]
-        start = lora.start(self._shapes, self._spec.adapter.rank, self._spec.seed)
+        start = lora.init_adapter(self._shapes, self._spec.adapter.rank, self._spec.seed)
         before = self.likelihoods(agent, start, rows)
         looked = {"shared": self.final, "own": self.owns[self._given.silo]}
         self.more["canary"] = {

@@ -183,7 +183,7 @@ def noise_alone(base: Base, steps: int) -> dict[str, Any]:
     assert protection
     sizes = {name: array.size for name, array in moved(base).items()}
     into, times = np.zeros(sum(sizes.values())), []
-    with noise.ahead(protection.stream, sizes, steps) as coming:
+    with noise.draw_ahead(protection.stream, sizes, steps) as coming:
         for _ in range(steps):
             coming.read(into)
             times.append(time.perf_counter())
@@ -212,7 +212,7 @@ def main() -> None:
         "device": _device(),
         "torch": torch.__version__,
         "machine": f"{_device()}, {os.cpu_count()} cores, torch {torch.__version__}",
-        "packs": scoring.packs(base.model, base.device),
+        "packs": scoring.can_pack(base.model, base.device),
         "values": sum(a.size for a in moved(base).values()),
     }
     parts: dict[str, Callable[[int], dict[str, Any]]] = {

@@ -36,7 +36,7 @@ Gradients = list[torch.Tensor]
 
 def moved(base: Base) -> adapter.Tensors:
     """An adapter that has left its start, so that A has gradients as well as B."""
-    made = adapter.start(lora.shapes(base.model, SHAPE), SHAPE.rank, 7)
+    made = adapter.init_adapter(lora.shapes(base.model, SHAPE), SHAPE.rank, 7)
     random = np.random.default_rng(1)
     return {n: a + 0.01 * random.standard_normal(a.shape, np.float32) for n, a in made.items()}
 
@@ -55,15 +55,15 @@ def running(base: Base, lesson: TrainingSet, *, packed: bool) -> Iterator[Privat
     objective = Imitation(lesson)
     try:
         if not packed:
-            yield loop._run(wrapped, Scorer(wrapped, base.device), lesson, objective)  # type: ignore[misc]
+            yield loop._make_run(wrapped, Scorer(wrapped, base.device), lesson, objective)  # type: ignore[misc]
             return
         segments = Segments()
         with (
-            fused_layers.fused(wrapped, dropout=0.0, segments=segments),
-            packing.exchanged(wrapped),
+            fused_layers.fuse_layers(wrapped, dropout=0.0, segments=segments),
+            packing.use_packed_attention(wrapped),
         ):
             own = PackedScorer(wrapped, base.device)
-            yield loop._run(wrapped, own, lesson, objective, segments)  # type: ignore[misc]
+            yield loop._make_run(wrapped, own, lesson, objective, segments)  # type: ignore[misc]
     finally:
         wrapped.eval()
         lora.detach(wrapped)
@@ -73,7 +73,7 @@ def together(base: Base, lesson: TrainingSet, parts: list[list[int]]) -> Gradien
     """From packed rows of these trajectories."""
     with running(base, lesson, packed=True) as run:
         assert run.packed
-        rows = [run.packed.gradients(run.weights, part) for part in parts]
+        rows = [run.packed.compute_gradients(run.weights, part) for part in parts]
     return [
         torch.cat([each[place].double().flatten() for each in row]).cpu()
         for row, part in zip(rows, parts, strict=True)
@@ -88,17 +88,17 @@ def recorded(base: Base, lessons: list[TrainingSet]) -> list[Gradients]:
         packed = run.packed
         assert packed
         own = ([every] * scoring.MANY, packed._lengths, packed._agents, packed._room)
-        shapes = even_rows.shapes(*own, least=scoring.MANY)
+        shapes = even_rows.choose_shapes(*own, least=scoring.MANY)
         values = sum(weight.numel() for weight in run.weights)
         rows = run.weights[0].new_zeros(shapes[0].count, values)
         graphs = GraphedSums(
             packed._scorer, packed._segments, run.weights, shapes, lambda _, made: rows.copy_(made)
         )
         for lesson in lessons:
-            (both,) = even_rows.rows(every, packed._lengths, shapes)
+            (both,) = even_rows.fill_rows(every, packed._lengths, shapes)
             sequences = [lesson.sequences[index] for index in both[1]]
             shares = [packed._shares[index] for index in both[1]]
-            graphs.add(both[0], even_rows.row(both[0], sequences, shares))
+            graphs.add(both[0], even_rows.build_row(both[0], sequences, shares))
             made = rows.double().cpu()
             kept.append([made[both[1].index(index)] for index in every])
     return kept
@@ -107,7 +107,9 @@ def recorded(base: Base, lessons: list[TrainingSet]) -> list[Gradients]:
 def singly(base: Base, lesson: TrainingSet) -> Gradients:
     """Some, one by one, padded and not packed, as any model can be."""
     with running(base, lesson, packed=False) as run:
-        return [torch.cat([g.double().flatten() for g in run.gradients(i)]).cpu() for i in SOME]
+        return [
+            torch.cat([g.double().flatten() for g in run.compute_gradients(i)]).cpu() for i in SOME
+        ]
 
 
 def apart(ours: Gradients, theirs: Gradients) -> list[float]:
@@ -202,7 +204,7 @@ def _compared(
         assert packed
 
         def sums() -> Gradients:
-            return [torch.cat([s.flatten() for s in run.sums(lot)]).cpu() for lot in lots]
+            return [torch.cat([s.flatten() for s in run.add_up(lot)]).cpu() for lot in lots]
 
         eager = sums()
         packed.expect([*lots, *(coming * scoring.MANY)], run.weights, run._protection.clip)

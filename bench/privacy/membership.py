@@ -54,7 +54,7 @@ class Shadow(Remembering):
         told: dict[str, Any] = {}
         for environment in self._environments:
             episodes, agent = self.experts(environment)
-            name, longest = environment.name, agent.base.longest(self._spec.training.max_length)
+            name, longest = environment.name, agent.base.cap_length(self._spec.training.max_length)
             rows = [trajectory.render(episode, longest) for episode in episodes]
             counts = [sum(row.is_agent) for row in rows]
             told[name] = {"tasks": [episode.task for episode in episodes]}

@@ -58,7 +58,7 @@ def read_spec(given: argparse.Namespace) -> FederationSpec:
     """The file's spec as the flags change it; every silo has a store of its own."""
     document, spec = question.read_document(given.federation)
     privacy = {**DEFAULTS, **spec.pop("privacy", {})}
-    spec = methods.merged(spec, _patch(given))
+    spec = methods.merge_documents(spec, _patch(given))
     if given.worlds:
         spec["environments"] = [e for e in spec["environments"] if e["name"] in given.worlds]
     if given.sigma is not None:

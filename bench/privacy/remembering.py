@@ -15,7 +15,7 @@ from hansa_client.experience import demonstrations
 from hansa_client.experience.shards import DEMONSTRATIONS, Shard, Shards
 from hansa_client.round import DemonstrationFiles
 from hansa_client.silo import Silo
-from hansa_client.training.scoring import PackedScorer, Scorer, packs
+from hansa_client.training.scoring import PackedScorer, Scorer, can_pack
 from hansa_client.trajectory import Episode
 
 _READ_TOKENS = 8192
@@ -45,21 +45,21 @@ class Remembering(private_play.PrivatePlay):
     def experts(self, environment: Environment) -> tuple[list[Episode], Agent]:
         """What a silo's expert shows, the same for every run of a seed, and the silo's agent."""
         silo, agent = self._silo(environment, 1)
-        return demonstrations.show(silo.assignment, None, agent.base.chat).episodes, agent
+        return demonstrations.collect(silo.assignment, None, agent.base.chat).episodes, agent
 
     def likelihoods(
         self, agent: Agent, tensors: Tensors, sequences: Sequence[trajectory.Sequence]
     ) -> list[float]:
         """Log-likelihood of the agent's tokens in each, by the base with this adapter."""
-        with agent.playing(tensors) as base, torch.inference_mode():
-            kind = PackedScorer if packs(base.model, base.device) else Scorer
+        with agent.merge_adapter(tensors) as base, torch.inference_mode():
+            kind = PackedScorer if can_pack(base.model, base.device) else Scorer
             scored = kind(base.model, base.device).reference_logprobs(sequences, _READ_TOKENS)
         return [float(each.double().sum()) for each in scored]
 
     def _shards(self, silo: Silo, agent: Agent, files: DemonstrationFiles) -> list[Shard]:
         shards, name = Shards(silo.private, silo.assignment), silo.assignment.environment
-        if not shards.has(DEMONSTRATIONS):
-            shown = demonstrations.show(silo.assignment, None, agent.base.chat).episodes
+        if not shards.has_round(DEMONSTRATIONS):
+            shown = demonstrations.collect(silo.assignment, None, agent.base.chat).episodes
             shards.write(DEMONSTRATIONS, self.chosen(name, shown))
         return super()._shards(silo, agent, files)
 

@@ -44,11 +44,11 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     for world in given.worlds:
         make_world = maker(given.model, world)
-        jobs = tasks.held_out_jobs(make_world().tasks("train"), given.episodes, seed=7)
+        jobs = tasks.choose_held_out_jobs(make_world().tasks("train"), given.episodes, seed=7)
         jobs = (jobs * -(-given.episodes // len(jobs)))[: given.episodes]
         how = RolloutConfig(
             temperature=1.0,
-            max_length=base.longest(given.max_length),
+            max_length=base.cap_length(given.max_length),
             batch_episodes=given.batch or given.episodes,
             max_new_tokens=given.max_new_tokens,
             round=1,
@@ -151,16 +151,16 @@ def loop(
     texts: dict[int, list[int]] = {}
     for number, one in enumerate(live):
         one.start()
-        one.observe(base.chat.observations([one.observation], first=True)[0])
+        one.observe(base.chat.encode_observations([one.observation], first=True)[0])
         texts[number] = list(one.pending)
     while going := [number for number, one in enumerate(live) if not one.done]:
         written = generate(base, [texts[number] for number in going], how)
-        for number, tokens, text in zip(going, written, base.chat.texts(written), strict=True):
+        for number, tokens, text in zip(going, written, base.chat.decode_all(written), strict=True):
             one = live[number]
             one.answer(tokens, text)
             one.act()
             if not one.done:
-                read = base.chat.observations([one.observation], first=False)[0]
+                read = base.chat.encode_observations([one.observation], first=False)[0]
                 one.observe([base.chat.end, *read] if tokens[-1] != base.chat.end else read)
                 texts[number] += tokens[:-1] + one.pending
     for one in live:

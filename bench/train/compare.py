@@ -96,13 +96,13 @@ def by_hansa(given: Given, rows: list[Sequence], budget: int, way: list[str]) ->
     )
     lesson = TrainingSet(
         sequences=rows,
-        start=adapter.start(lora.shapes(built, SHAPE), SHAPE.rank, 7),
+        start=adapter.init_adapter(lora.shapes(built, SHAPE), SHAPE.rank, 7),
         adapter=SHAPE,
         training=training,
         seed=7,
     )
     clock = Clock(given.warm)
-    clock.tokens = [sum(len(rows[index]) for index in step) for step in lesson.steps()]
+    clock.tokens = [sum(len(rows[index]) for index in step) for step in lesson.plan_steps()]
     scoring.MANY = 10**9 if "eager" in way else 8
     made = learners.get("success-sft")(base, lesson, lambda done, total: clock.tick())
     torch.set_deterministic_debug_mode("default")

@@ -28,7 +28,7 @@ def main() -> None:
     chat = Chat(
         AutoTokenizer.from_pretrained(given.model, local_files_only=True, trust_remote_code=False)
     )
-    shown = [episodes(name, given.each, chat) for name in WORLDS]
+    shown = [episodes(name, given.run_each, chat) for name in WORLDS]
     rows = [render(episode, MAX_LENGTH) for pair in zip(*shown, strict=True) for episode in pair]
     told = [{"tokens": row.tokens, "is_agent": [int(own) for own in row.is_agent]} for row in rows]
     given.out.write_text(json.dumps(told, separators=(",", ":")))
@@ -44,7 +44,7 @@ def episodes(name: str, count: int, chat: Chat) -> list[Episode]:
     for task in world.tasks("train"):
         if len(made) == count:
             break
-        played = demonstrations._expert_episode(world, task, chat, 1, thoughts=True)
+        played = demonstrations._play_expert_task(world, task, chat, 1, thoughts=True)
         if isinstance(played, Episode) and played.success:
             made.append(played)
     return made

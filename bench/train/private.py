@@ -35,7 +35,7 @@ def lesson_of(
         Sequence(drawn.integers(1, 300, size).tolist(), [place % 4 > 0 for place in range(size)])
         for size in sizes
     ]
-    start = adapter.start(lora.shapes(base.model, shape), shape.rank, 7)
+    start = adapter.init_adapter(lora.shapes(base.model, shape), shape.rank, 7)
     room = MANY * max(sizes)
     return TrainingSet(
         sequences=sequences,

@@ -1,4 +1,4 @@
-"""hansa-client: plays one environment's round as its assignment says, reports, and ends.
+"""hansa-client: executes one assignment, writes its report, and exits.
 
 `--warm` is for the local executor: one process imports what is slow to import, and forks itself
 for each Job.
@@ -24,11 +24,11 @@ from hansa.core import logs
 from hansa.core.errors import PermanentError
 from hansa.runtime import program
 from hansa.store.base import ObjectStore
-from hansa.store.experience import experience_store
+from hansa.store.experience import open_experience_store
 from hansa.store.private import open_private
 from hansa.store.s3 import S3Store, preload
-from hansa.store.sealed import sealing_store
-from hansa.store.staged import masking_keys, staged_store
+from hansa.store.sealed import open_sealing_store
+from hansa.store.staged import open_staged_store, read_masking_keys
 
 PROGRAM = "client"
 BUILTIN = "builtin:"
@@ -41,14 +41,14 @@ SLOW_IMPORTS = (
     "hansa_client.models.builtin.tokenizer",
     "hansa_client.learners.success_sft",
 )
-"""What a Job needs and a fork inherits; importing these computes nothing and starts no thread."""
+"""What a Job needs and a fork inherits; these imports compute nothing and start no thread."""
 LIBRARIES = (
     "transformers.models.auto.modeling_auto",
     "transformers.models.auto.tokenization_auto",
     "transformers.models.llama.modeling_llama",
     "peft",
 )
-"""What only a model from elsewhere needs beside them; they take twice as long as all the rest."""
+"""What only models that are not builtin need; they take twice as long as all the rest."""
 
 BABYAI = "babyai"
 """The builtin world whose package takes a second to import."""
@@ -67,9 +67,11 @@ def work(assignment: Assignment) -> ClientReport | EvaluateReport:
     place: ObjectStore = exchange
     if assignment.experience_storage:
         place = open_private(assignment.experience_storage, assignment.environment, os.environ)
-    private = experience_store(place, assignment, os.environ)
-    shared = staged_store(sealing_store(exchange, private, assignment), private, assignment)
-    keys = partial(masking_keys, os.environ)
+    private = open_experience_store(place, assignment, os.environ)
+    shared = open_staged_store(
+        open_sealing_store(exchange, private, assignment), private, assignment
+    )
+    keys = partial(read_masking_keys, os.environ)
     silo = Silo(assignment, shared, private, logs.get(PROGRAM), masking_keys=keys)
     play = round.play_round if assignment.role == "client" else last.evaluate_only
     return play(silo)
@@ -81,15 +83,15 @@ def run() -> int:
 
 
 def read_assignment() -> Assignment:
-    """This process's own assignment, or that of the order which its silo has accepted."""
+    """The assignment in this process's environment, or that of the order that the silo accepted."""
     if os.environ.get(ENV_ORDER):
-        from hansa.members.order import carried_out  # most clients follow no order
+        from hansa.members.order import load_ordered_assignment  # most clients follow no order
 
-        return carried_out(os.environ[ENV_ORDER])
-    return program.assignment()
+        return load_ordered_assignment(os.environ[ENV_ORDER])
+    return program.load_assignment()
 
 
-def warm() -> None:
+def import_slow_modules() -> None:
     """Import what is slow, and nothing more: threads and CUDA would not survive a fork."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # or numpy starts threads on its import
     for name in SLOW_IMPORTS:
@@ -97,25 +99,25 @@ def warm() -> None:
     preload()
 
 
-def warm_for(environ: Mapping[str, str]) -> None:
-    """Import what this Job's model and world need beside the rest, once for all Jobs to come.
+def import_for_job(environ: Mapping[str, str]) -> None:
+    """Import what this Job's model and world need as well, once for all later Jobs.
 
-    A library that cannot be imported is the Job's own affair: it says so in its log.
+    Errors are ignored here: the Job meets them again and logs them.
     """
     with contextlib.suppress(Exception):
         assignment = json.loads(environ[ENV_ASSIGNMENT])
         if not assignment["model"]["source"].startswith(BUILTIN):
             for name in LIBRARIES:
                 importlib.import_module(name)
-        if BABYAI in _worlds(assignment):
+        if BABYAI in _find_worlds(assignment):
             levels = importlib.import_module("hansa_worlds.babyai.levels")
             levels.minigrid()
 
 
-def _worlds(assignment: dict[str, Any]) -> set[str]:
+def _find_worlds(assignment: dict[str, Any]) -> set[str]:
     from hansa_worlds import mixed
 
-    parts = mixed.parts_of(assignment["options"]) if assignment["world"] == mixed.NAME else []
+    parts = mixed.parse_parts(assignment["options"]) if assignment["world"] == mixed.NAME else []
     return {assignment["world"], *(part.world for part in parts)}
 
 
@@ -124,13 +126,13 @@ def main() -> int:
     if sys.argv[1:] == ["--warm"]:
         from hansa.runtime.warm_parent import serve
 
-        warm()
-        serve(run, warm_for)
+        import_slow_modules()
+        serve(run, import_for_job)
         return 0
     code = run()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code)  # all is written; taking torch down in good order would take half a second
+    os._exit(code)  # all is written; an orderly shutdown of torch would take half a second
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The agent of one assignment: base model and start adapter, found early and loaded late."""
+"""The agent of one assignment: its base model and start adapter, each loaded on first use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hansa_client.rollout import episodes, mixed_silo, tasks
 from hansa_worlds import World
 
 PROXY = "proxy"
-"""The world in which an agent of the silo's own plays."""
+"""The world in which the user's own agent plays."""
 
 
 class Agent:
@@ -30,7 +30,7 @@ class Agent:
     def __init__(
         self, assignment: Assignment, store: ObjectStore, twin: Agent | None = None
     ) -> None:
-        """A twin is an agent with other adapters, whose base model this one uses, too."""
+        """A twin is an agent with other adapters that shares its base model with this one."""
         self._assignment = assignment
         self._store = store
         self._twin = twin
@@ -43,7 +43,7 @@ class Agent:
     @cached_property
     def base_model(self) -> str:
         """Digest of the base model's files."""
-        return self._twin.base_model if self._twin else model.digest(self._folder)
+        return self._twin.base_model if self._twin else model.compute_digest(self._folder)
 
     @cached_property
     def base(self) -> Base:
@@ -55,7 +55,7 @@ class Agent:
 
     @cached_property
     def shapes(self) -> Shapes:
-        """Shape of each tensor of the adapter on this base model, without a frozen part."""
+        """Shape of each tensor of the adapter on this base model, without the frozen part."""
         from hansa_client.models import lora
 
         if self._twin:
@@ -65,31 +65,33 @@ class Agent:
     @cached_property
     def start(self) -> Tensors:
         """The part of the global adapter that is trained on from."""
-        return adapter.split(self.whole, self._assignment.adapter.rank).trained
+        return adapter.split(self.global_adapter, self._assignment.adapter.rank).trained
 
     @cached_property
     def frozen(self) -> Tensors:
-        """The part of it that only some strategies make, and nobody trains; empty: none."""
-        return adapter.split(self.whole, self._assignment.adapter.rank).frozen
+        """The part of the global adapter that is not trained; most strategies make none."""
+        return adapter.split(self.global_adapter, self._assignment.adapter.rank).frozen
 
     @cached_property
-    def whole(self) -> Tensors:
+    def global_adapter(self) -> Tensors:
         """The global adapter that the round starts from; round 0 makes it from the seed."""
-        return read_whole(self._store, self._assignment, lambda: self.shapes)
+        return read_start_adapter(self._store, self._assignment, lambda: self.shapes)
 
     @contextmanager
-    def playing(self, tensors: Tensors | None = None) -> Iterator[Base]:
-        """The base as an adapter makes it, until the block ends; by default the global one."""
+    def merge_adapter(self, tensors: Tensors | None = None) -> Iterator[Base]:
+        """The base with an adapter merged, by default the global one, until the block ends."""
         from hansa_client.models import lora
 
-        with lora.merged(self.base.model, self._assignment.adapter, tensors or self.whole):
+        with lora.merge_adapter(
+            self.base.model, self._assignment.adapter, tensors or self.global_adapter
+        ):
             yield self.base
 
-    def all_gpus(self, lesson: TrainingSet) -> AbstractContextManager[None]:
-        """Within, all GPUs of this machine train the lesson, where there are several."""
+    def use_all_gpus(self, lesson: TrainingSet) -> AbstractContextManager[None]:
+        """Within, all GPUs of this machine train, where there are several."""
         from hansa_client.learners import multi_gpu
 
-        return multi_gpu.data_parallel(self._assignment.model.source, self._folder, lesson)
+        return multi_gpu.train_on_all_gpus(self._assignment.model.source, self._folder, lesson)
 
     def play(
         self,
@@ -109,7 +111,7 @@ class Agent:
             program.progress(phase=phase, done=done, total=len(jobs), **exact)
 
         progress(0, 0)
-        with tasks.explained(self._assignment), self._engine(tensors) as decoders:
+        with tasks.explain_world_errors(self._assignment), self._open_decoders(tensors) as decoders:
             return episodes.play(
                 self.base,
                 make_world or (lambda: tasks.make_world(self._assignment)),
@@ -120,8 +122,8 @@ class Agent:
             )
 
     def _check_worlds(self) -> None:
-        """An agent of the silo's own speaks in messages: an endpoint is sent plain text."""
-        if any(part.world == PROXY for part in mixed_silo.parts_of(self._assignment)):
+        """Refuse world `proxy`, which speaks in messages, with an endpoint of plain text."""
+        if any(part.world == PROXY for part in mixed_silo.split_parts(self._assignment)):
             raise PermanentError(
                 f"environments[{self._assignment.environment}].endpoint: got one with world "
                 f"{PROXY}, expected none, or exploration.engine torch: its turns are recorded from "
@@ -129,24 +131,28 @@ class Agent:
             )
 
     @contextmanager
-    def _engine(self, tensors: Tensors | None) -> Iterator[episodes.Decoders | None]:
-        """Who writes turns with an adapter: the base it is merged into, or the silo's endpoint."""
-        endpoint = self._assignment.turns_from
+    def _open_decoders(self, tensors: Tensors | None) -> Iterator[episodes.Decoders | None]:
+        """What decodes turns: None for the base with the adapter merged, or the silo's endpoint."""
+        endpoint = self._assignment.turn_endpoint
         if endpoint is None:
-            with self.playing(tensors):
+            with self.merge_adapter(tensors):
                 yield None
             return
         from hansa_client.endpoint.engine import EndpointEngine
 
         self._check_worlds()
-        yield EndpointEngine(self._assignment, endpoint, tensors or self.whole, self._folder)
+        yield EndpointEngine(
+            self._assignment, endpoint, tensors or self.global_adapter, self._folder
+        )
 
 
-def read_whole(store: ObjectStore, assignment: Assignment, shapes: Callable[[], Shapes]) -> Tensors:
+def read_start_adapter(
+    store: ObjectStore, assignment: Assignment, shapes: Callable[[], Shapes]
+) -> Tensors:
     """The global adapter that the round starts from; round 0 makes it from the seed."""
     start, prefix = assignment.start, assignment.storage.prefix
     if start.round == 0:
-        return adapter.start(shapes(), assignment.adapter.rank, assignment.seed)
+        return adapter.init_adapter(shapes(), assignment.adapter.rank, assignment.seed)
     folder = bucket_keys.global_folder(prefix, start.round)
     if assignment.own_start:
         folder = bucket_keys.update_folder(prefix, assignment.environment, start.round)
@@ -155,6 +161,12 @@ def read_whole(store: ObjectStore, assignment: Assignment, shapes: Callable[[], 
         data = store.get(key)
     except NotFound:
         raise Corrupt(f"{key}: got nothing, expected the round's start adapter") from None
-    if bucket_documents.sha256(data) != start.sha256:
-        raise Corrupt(f"{key}: got other bytes than the round was opened with")
+    check_digest(key, data, start.sha256)
     return adapter.decode(data)
+
+
+def check_digest(key: str, data: bytes, expected: str) -> None:
+    """Refuse an object that was replaced since it was committed."""
+    digest = bucket_documents.sha256(data)
+    if digest != expected:
+        raise Corrupt(f"{key}: got {digest}, expected {expected}: it was changed since")

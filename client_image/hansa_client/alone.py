@@ -1,11 +1,11 @@
-"""A silo alone: what it would have had without the others, evolved anew from the base.
+"""A silo alone: what it would have had without the others, trained anew from the base.
 
 It is a federation of its own with the strategy `none`: the same program plays as many rounds with
-the same settings and seeds, and each goes on from the update before. Its demonstrations are the
-silo's, so nothing is read that may have changed since. All of it lies in the private store, written
-once and laid out like any federation's, and an attempt after a kill goes on where it was.
+the same settings and seeds, and each starts from the update before. It copies the silo's
+demonstrations, so nothing is read that may have changed since. All objects lie in the private
+store, written once and laid out like any federation's, and an attempt after a kill resumes there.
 
-Limits: settings are those of the last round, also where earlier rounds had others.
+Limits: all rounds use the settings of the last round.
 """
 
 import contextlib
@@ -21,16 +21,16 @@ from hansa_client.silo import Silo
 
 
 def is_wanted(assignment: Assignment) -> bool:
-    """Whether the silo evolves alone, too; one that shares nothing does so all along."""
+    """Whether the silo also evolves alone; with the strategy `none` it does so anyway."""
     return bool(assignment.alone_rounds) and not assignment.own_start
 
 
 def evolve(silo: Silo) -> Silo:
-    """The silo after its rounds alone: its start adapter is what came of them."""
+    """The silo after its rounds alone, which produced its start adapter."""
     _copy_demonstrations(silo)
     start = StartAdapter()
     for round_ in range(1, silo.assignment.alone_rounds + 1):
-        by_itself = silo.alone(_assignment(silo.assignment, "client", round_, start))
+        by_itself = silo.make_alone_silo(_make_assignment(silo.assignment, "client", round_, start))
         silo.log.info("evolving_alone", round=round_, of=silo.assignment.alone_rounds)
         try:
             report = play_round(by_itself)
@@ -39,16 +39,16 @@ def evolve(silo: Silo) -> Silo:
             continue
         if report.trained:
             start = StartAdapter(round=round_, sha256=report.adapter)
-    return silo.alone(_assignment(silo.assignment, "evaluate", start.round, start))
+    return silo.make_alone_silo(_make_assignment(silo.assignment, "evaluate", start.round, start))
 
 
 def measure(by_itself: Silo) -> EvaluationDocument:
-    """How that does on the tasks by which the shared adapter is measured."""
+    """Its evaluation on the tasks that the shared adapter is measured with."""
     return find_evaluation(by_itself) or evaluate(by_itself, by_itself.load(None))
 
 
-def _assignment(last: Assignment, role: Role, round_: int, start: StartAdapter) -> Assignment:
-    """What the silo would be given in a federation of its own."""
+def _make_assignment(last: Assignment, role: Role, round_: int, start: StartAdapter) -> Assignment:
+    """The assignment that the silo would have in a federation of its own."""
     private, settings = last.private_storage, last.settings
     prefix = bucket_keys.alone_prefix(private.prefix, last.environment, last.start.round)
     place = private.model_copy(update={"prefix": prefix})
@@ -77,7 +77,7 @@ def _assignment(last: Assignment, role: Role, round_: int, start: StartAdapter) 
 
 
 def _copy_demonstrations(silo: Silo) -> None:
-    """Begin with what began the silo's experience; one that has none yet is shown some."""
+    """Copy the silo's demonstrations; where it has none yet, the first round makes them."""
     last, store = silo.assignment, silo.private
     prefix, name = last.private_storage.prefix, last.environment
     place = bucket_keys.alone_prefix(prefix, name, last.start.round)

@@ -1,9 +1,9 @@
-"""What every learner must keep, as checks that run over any of them: yours too.
+"""The contract of all learners, as checks that run over any of them: yours too.
 
     pytest -p hansa.manifests.contract --pyargs hansa.manifests.contract --learner NAME
 
-A check raises LearnerContractError with what it saw. The builtin model plays a few words of wordle
-once, and every check learns from that, also those of a learner for another kind of world.
+A check raises LearnerContractError with what is wrong. The builtin model plays a few words of
+wordle once, and every check trains on that, also for learners of other kinds of worlds.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from functools import cache
 
 from hansa.adapter import lora as adapter
 from hansa.adapter.lora import Tensors
-from hansa.api.aggregation import Half
 from hansa.api.spec import Adapter, Experience, Training
+from hansa.api.strategies import Half
 from hansa.core.errors import HansaError
 from hansa_client import learners, seeds
 from hansa_client.experience.shards import Shard, ShardHeader
-from hansa_client.learners import LEARNERS, Choice, Trained, TrainingSet
+from hansa_client.learners import Choice, Trained, TrainingSet
 from hansa_client.models.base_model import Base
 from hansa_client.trajectory import Episode
 from hansa_worlds import DEMO_OPTIONS, make
@@ -34,7 +34,7 @@ STEPS = 3
 
 
 class LearnerContractError(Exception):
-    """A learner does not keep a promise of hansa_client.learners."""
+    """A learner breaks the contract of hansa_client.learners."""
 
 
 def _require(kept: bool, sentence: str) -> None:
@@ -44,7 +44,7 @@ def _require(kept: bool, sentence: str) -> None:
 
 @dataclass(frozen=True)
 class LearnerFixture:
-    """What there is to learn from."""
+    """A base model, and a small experience to train on."""
 
     base: Base
     start: Tensors
@@ -52,14 +52,14 @@ class LearnerFixture:
 
 
 @cache
-def _played() -> LearnerFixture:
-    """Demonstrations, and a round that the start adapter has explored: some succeed, some fail."""
+def _play_fixture() -> LearnerFixture:
+    """Demonstrations, and an explored round with successes and failures."""
     from hansa_client.models import base_model, lora
     from hansa_client.rollout.episodes import play
     from hansa_client.rollout.live_episodes import EpisodeJob, RolloutConfig
 
     base = base_model.load(MODEL, base_model.resolve(MODEL), 1)
-    start = adapter.start(lora.shapes(base.model, Adapter()), Adapter().rank, 1)
+    start = adapter.init_adapter(lora.shapes(base.model, Adapter()), Adapter().rank, 1)
     tasks = make(WORLD, DEMO_OPTIONS[WORLD]).tasks("train")[:TASKS]
     how = RolloutConfig(
         temperature=1.0,
@@ -69,15 +69,19 @@ def _played() -> LearnerFixture:
         round=1,
         source="exploration",
     )
-    jobs = [EpisodeJob(t, s, seeds.of_episode(1, t.id, s)) for t in tasks for s in range(SAMPLES)]
-    with lora.merged(base.model, Adapter(), start):
+    jobs = [
+        EpisodeJob(t, s, seeds.derive_episode_seed(1, t.id, s))
+        for t in tasks
+        for s in range(SAMPLES)
+    ]
+    with lora.merge_adapter(base.model, Adapter(), start):
         episodes = play(base, lambda: make(WORLD, DEMO_OPTIONS[WORLD]), jobs, how).episodes
     first = {"source": "demonstration", "round": 0}
     shown = [each.model_copy(update=first) for each in episodes if each.success][:2]
-    return LearnerFixture(base, start, [_shard(0, shown), _shard(1, episodes)])
+    return LearnerFixture(base, start, [_make_shard(0, shown), _make_shard(1, episodes)])
 
 
-def _shard(round_: int, episodes: list[Episode]) -> Shard:
+def _make_shard(round_: int, episodes: list[Episode]) -> Shard:
     header = ShardHeader(
         program="1",
         environment=WORLD,
@@ -90,13 +94,15 @@ def _shard(round_: int, episodes: list[Episode]) -> Shard:
 
 
 def _choose(training: Training, shards: list[Shard], rules: Experience | None = None) -> Choice:
-    return learners.chooser(training.learner, training.options)(shards, rules or Experience(), 1)
+    return learners.get_chooser(training.learner, training.options)(
+        shards, rules or Experience(), 1
+    )
 
 
-def _lesson(training: Training, half: Half = "both") -> TrainingSet:
-    played = _played()
+def _make_training_set(training: Training, half: Half = "both") -> TrainingSet:
+    played = _play_fixture()
     choice = _choose(training, played.shards)
-    sequences, weights = choice.rendered(LONGEST)
+    sequences, weights = choice.render(LONGEST)
     wins = sum(episode.success for shard in played.shards for episode in shard.episodes)
     _require(bool(sequences), f"it chose nothing of {TASKS * SAMPLES} episodes, {wins} successes")
     return TrainingSet(
@@ -113,12 +119,12 @@ def _lesson(training: Training, half: Half = "both") -> TrainingSet:
 
 def _train(lesson: TrainingSet, progress: Callable[[int, int], None] | None = None) -> Trained:
     train = learners.get(lesson.training.learner, lesson.training.options)
-    return train(_played().base, lesson, progress or (lambda done, total: None))
+    return train(_play_fixture().base, lesson, progress or (lambda done, total: None))
 
 
 def a_choice_repeats_itself(training: Training) -> None:
     """The same shards give the same episodes in the same order, and are left as they were."""
-    shards = _played().shards
+    shards = _play_fixture().shards
     before = deepcopy(shards)
     first, again = _choose(training, shards), _choose(training, before)
     _require(first == again, "two choices of the same shards differ")
@@ -127,21 +133,21 @@ def a_choice_repeats_itself(training: Training) -> None:
 
 def a_choice_is_of_what_is_there(training: Training) -> None:
     """Every episode is one of the silo's, and its weight is a number."""
-    shards = _played().shards
+    shards = _play_fixture().shards
     choice = _choose(training, shards)
     known = [episode for shard in shards for episode in shard.episodes]
     _require(
         all(each in known for each in choice.episodes), "it chose an episode of its own making"
     )
-    _require(all(map(math.isfinite, choice.weights)), "a weight is no number")
+    _require(all(map(math.isfinite, choice.weights)), "a weight is not a finite number")
     groups = len(choice.episodes) // choice.together
     _require(groups * choice.together == len(choice.episodes), "an example is not whole")
 
 
 def nothing_to_learn_from_is_no_error(training: Training) -> None:
     """Of an empty experience, and of failures alone, it may choose nothing; it never raises."""
-    failed = [e for shard in _played().shards for e in shard.episodes if not e.success]
-    for shards in ([], [_shard(0, [])], [_shard(0, []), _shard(1, failed)]):
+    failed = [e for shard in _play_fixture().shards for e in shard.episodes if not e.success]
+    for shards in ([], [_make_shard(0, [])], [_make_shard(0, []), _make_shard(1, failed)]):
         choice = _choose(training, shards)
         least = len(choice.episodes) <= sum(len(shard.episodes) for shard in shards)
         _require(least, "it chose more than there is")
@@ -149,7 +155,7 @@ def nothing_to_learn_from_is_no_error(training: Training) -> None:
 
 def training_repeats_itself_bit_for_bit(training: Training) -> None:
     """The same lesson gives the same bytes, and progress that ends with all steps done."""
-    lesson = _lesson(training)
+    lesson = _make_training_set(training)
     steps: list[tuple[int, int]] = []
     first = _train(lesson, lambda done, total: steps.append((done, total)))
     again = _train(lesson)
@@ -161,17 +167,17 @@ def training_repeats_itself_bit_for_bit(training: Training) -> None:
 
 def what_it_trains_is_an_adapter_of_the_same_shapes(training: Training) -> None:
     """With values that are numbers, and others than the start's."""
-    lesson = _lesson(training)
+    lesson = _make_training_set(training)
     made = _train(lesson).tensors
     got, wanted = adapter.shapes(made), adapter.shapes(lesson.start)
     _require(got == wanted, "its tensors have other names or shapes than the start's")
-    _require(adapter.is_finite(made), "a weight is no number")
+    _require(adapter.is_finite(made), "a weight is not a finite number")
     _require(adapter.distance(made, lesson.start) > 0, "it trained nothing")
 
 
 def the_base_model_and_the_start_stay_as_they_were(training: Training) -> None:
     """The next lesson of the same process starts from the same place."""
-    base, lesson = _played().base, _lesson(training)
+    base, lesson = _play_fixture().base, _make_training_set(training)
     weights = {n: v.detach().clone() for n, v in base.model.state_dict().items()}
     start = adapter.encode(lesson.start)
     _train(lesson)
@@ -186,7 +192,7 @@ def the_half_that_is_not_trained_stays(training: Training) -> None:
     """Where a round trains B alone, or A (ffa, rolora), the other stays, to the last bit."""
     halves: tuple[Half, ...] = ("B", "A")
     for half in halves:
-        lesson = _lesson(training, half)
+        lesson = _make_training_set(training, half)
         made = _train(lesson).tensors
         kept = [name for name in made if adapter.side(name) != half]
         same = all((made[name] == lesson.start[name]).all() for name in kept)
@@ -195,8 +201,6 @@ def the_half_that_is_not_trained_stays(training: Training) -> None:
 
 def unknown_options_are_refused(training: Training) -> None:
     """An option that nobody reads is an error with its name."""
-    if training.learner in LEARNERS:
-        return
     wrong = {**(training.options or {}), "noSuchOption": 1}
     try:
         learners.get(training.learner, wrong)
@@ -206,8 +210,8 @@ def unknown_options_are_refused(training: Training) -> None:
         raise LearnerContractError("options.noSuchOption was taken")
 
 
-def prepared(name: str, options: dict[str, object] | None) -> Training:
-    """What the checks take, from a name and options; an error where there is no such learner."""
+def make_training(name: str, options: dict[str, object] | None) -> Training:
+    """The settings that the checks take; an error where there is no such learner."""
     learners.get(name, options)
     return Training(
         learner=name,

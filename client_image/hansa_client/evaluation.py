@@ -1,9 +1,9 @@
-"""Evaluation: how the global adapter does on held-out tasks, written once per adapter.
+"""Evaluation: how an adapter does on held-out tasks, written once per adapter.
 
-Counts are for all to read. Which tasks succeeded is the silo's own, and lies with its experience.
+Counts are public. Which tasks succeeded stays with the silo's experience in its private store.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,11 +20,12 @@ from hansa.api.bucket_documents import (
     canonical,
     check_same_run,
     fingerprint,
-    total,
+    sum_tallies,
 )
 from hansa.api.probes import ProbeFigures
-from hansa.core.errors import Corrupt, NotFound
-from hansa.store.base import ObjectStore, put_once
+from hansa.core.errors import Corrupt
+from hansa.store.base import ObjectStore, get_if_present, put_once
+from hansa.store.documents import parse
 from hansa_client.privacy import NoisyCounts
 from hansa_client.trajectory import Episode
 
@@ -41,17 +42,7 @@ class Subject:
     """The same task by task, in the silo's private store."""
 
 
-@dataclass(frozen=True)
-class Stores:
-    """Where an evaluation goes."""
-
-    exchange: ObjectStore
-    """Read by others."""
-    private: ObjectStore
-    """The silo's own."""
-
-
-def of_start(assignment: Assignment) -> Subject:
+def make_start_subject(assignment: Assignment) -> Subject:
     """The adapter that the round starts from, which all share."""
     name, round_ = assignment.environment, assignment.start.round
     return Subject(
@@ -61,35 +52,33 @@ def of_start(assignment: Assignment) -> Subject:
     )
 
 
-def of_own(assignment: Assignment, sha256: str) -> Subject:
+def make_own_subject(assignment: Assignment, sha256: str) -> Subject:
     """The environment's own update of the round."""
     name, round_ = assignment.environment, assignment.round
     return Subject(
         StartAdapter(round=round_, sha256=sha256),
-        bucket_keys.own_evaluation(assignment.storage.prefix, name, round_),
-        bucket_keys.own_evaluation_tasks(assignment.private_storage.prefix, name, round_),
+        bucket_keys.evaluation(assignment.storage.prefix, name, round_, own=True),
+        bucket_keys.evaluation_tasks(assignment.private_storage.prefix, name, round_, own=True),
     )
 
 
 def find(store: ObjectStore, assignment: Assignment, subject: Subject) -> EvaluationDocument | None:
-    """An adapter's evaluation, when it was measured already."""
-    try:
-        data = store.get(subject.key)
-    except NotFound:
-        return None
-    return _parsed(assignment, subject, data)
+    """An adapter's evaluation, if it was measured already."""
+    data = get_if_present(store, subject.key)
+    return _parse_evaluation(assignment, subject, data) if data is not None else None
 
 
-def tallies(private: ObjectStore, assignment: Assignment, subject: Subject) -> TaskTallies | None:
-    """An evaluation task by task; nothing where the private store has lost it."""
-    try:
-        return _parsed_tallies(assignment, subject, private.get(subject.private_key))
-    except NotFound:
-        return None
+def read_tallies(
+    private: ObjectStore, assignment: Assignment, subject: Subject
+) -> TaskTallies | None:
+    """An evaluation task by task; None where the private store has lost it."""
+    data = get_if_present(private, subject.private_key)
+    return _parse_tallies(assignment, subject, data) if data is not None else None
 
 
 def commit(
-    stores: Stores,
+    exchange: ObjectStore,
+    private: ObjectStore,
     assignment: Assignment,
     subject: Subject,
     episodes: Sequence[Episode],
@@ -99,15 +88,15 @@ def commit(
     greedy: dict[str, list[int]] | None = None,
     validation: Figures | None = None,
     probed: ProbeFigures | None = None,
-    veil: NoisyCounts | None = None,
+    noisy: NoisyCounts | None = None,
 ) -> EvaluationDocument:
-    """Store what was measured; a twin that was faster is right, even if it drew other tokens.
+    """Store what was measured; an attempt that wrote it first is right, whatever tokens it drew.
 
-    Under a veil nothing exact is told: how many broke counts as failed, and time would tell, too.
+    With noise nothing exact is published: broken episodes count as failed, and no time is given.
     """
-    mine = _tallies(assignment, subject, by_task(episodes), greedy or {})
-    first = put_once(stores.private, subject.private_key, canonical(mine.to_json()))
-    kept = _parsed_tallies(assignment, subject, first)
+    mine = _make_tallies(assignment, subject, tally_by_task(episodes), greedy or {})
+    first = put_once(private, subject.private_key, canonical(mine.to_json()))
+    kept = _parse_tallies(assignment, subject, first)
     own = EvaluationDocument(
         program=hansa.__version__,
         environment=assignment.environment,
@@ -115,25 +104,25 @@ def commit(
         fingerprint=kept.fingerprint,
         inputs=kept.inputs,
         temperature=assignment.settings.evaluation.temperature,
-        broken=0 if veil else broken,
+        broken=0 if noisy else broken,
         validation=validation,
         probes=probed,
-        seconds=0.0 if veil else round(seconds, 3),
-        **(_veiled(kept, len(episodes) + broken, veil) if veil else kept.counts()),
+        seconds=0.0 if noisy else round(seconds, 3),
+        **(_add_noise(kept, len(episodes) + broken, noisy) if noisy else kept.counts()),
     )
-    stored = put_once(stores.exchange, subject.key, canonical(own.to_json()))
-    return _parsed(assignment, subject, stored)
+    stored = put_once(exchange, subject.key, canonical(own.to_json()))
+    return _parse_evaluation(assignment, subject, stored)
 
 
-def _veiled(kept: TaskTallies, planned: int, veil: NoisyCounts) -> dict[str, Any]:
-    """What may be told instead of counts; several episodes of a task are worth one at least."""
-    tasks = planned // veil.samples
-    noised = veil.figures("test", total(kept.tasks).successes, planned)
-    worth = float(tasks) if veil.samples > 1 else None
+def _add_noise(kept: TaskTallies, planned: int, noisy: NoisyCounts) -> dict[str, Any]:
+    """What is published instead of counts; several episodes of a task are worth at least one."""
+    tasks = planned // noisy.samples
+    noised = noisy.add_noise("test", sum_tallies(kept.tasks).successes, planned)
+    worth = float(tasks) if noisy.samples > 1 else None
     return {**noised.model_dump(), "task_count": tasks, "worth": worth}
 
 
-def report(document: EvaluationDocument) -> EvaluationReport:
+def make_report(document: EvaluationDocument) -> EvaluationReport:
     """The figures that the operator reads."""
     return EvaluationReport(
         round=document.adapter.round,
@@ -146,22 +135,28 @@ def report(document: EvaluationDocument) -> EvaluationReport:
     )
 
 
-def figures(document: EvaluationDocument) -> Figures:
+def count_successes(document: EvaluationDocument) -> Figures:
     """Its successes among its episodes."""
     return Figures(episodes=document.episodes, successes=document.successes)
 
 
-def by_task(episodes: Sequence[Episode]) -> dict[str, list[int]]:
+def tally_by_task(episodes: Sequence[Episode]) -> dict[str, list[int]]:
     """Successes and episodes of each task."""
-    tasks: dict[str, list[int]] = {}
+    return tally(episodes, lambda episode: episode.task)
+
+
+def tally(episodes: Sequence[Episode], key: Callable[[Episode], str]) -> dict[str, list[int]]:
+    """Successes and episodes by a key; those whose key is empty do not count."""
+    tallies: dict[str, list[int]] = {}
     for episode in episodes:
-        tally = tasks.setdefault(episode.task, [0, 0])
-        tally[0] += episode.success
-        tally[1] += 1
-    return tasks
+        if name := key(episode):
+            counts = tallies.setdefault(name, [0, 0])
+            counts[0] += episode.success
+            counts[1] += 1
+    return tallies
 
 
-def _tallies(
+def _make_tallies(
     assignment: Assignment,
     subject: Subject,
     tasks: dict[str, list[int]],
@@ -179,16 +174,13 @@ def _tallies(
     )
 
 
-def _parsed(assignment: Assignment, subject: Subject, data: bytes) -> EvaluationDocument:
-    try:
-        document = EvaluationDocument.model_validate_json(data)
-    except ValidationError:
-        raise Corrupt(f"{subject.key}: expected an evaluation, got something else") from None
+def _parse_evaluation(assignment: Assignment, subject: Subject, data: bytes) -> EvaluationDocument:
+    document = parse(EvaluationDocument, subject.key, data)
     _check_own(assignment, subject, assignment.storage.prefix, document.inputs)
     return document
 
 
-def _parsed_tallies(assignment: Assignment, subject: Subject, data: bytes) -> TaskTallies:
+def _parse_tallies(assignment: Assignment, subject: Subject, data: bytes) -> TaskTallies:
     try:
         document = TaskTallies.model_validate_json(data)
     except ValidationError:
@@ -201,7 +193,7 @@ def _parsed_tallies(assignment: Assignment, subject: Subject, data: bytes) -> Ta
 def _check_own(
     assignment: Assignment, subject: Subject, prefix: str, inputs: dict[str, Any]
 ) -> None:
-    """Refuse what another run has measured, or this one of another adapter."""
+    """Refuse an evaluation of another run, or of another adapter."""
     own = [*assignment.identity(), "environment", "world", "adapter_sha256"]
     theirs = {name: inputs.get(name) for name in own}
     ours = {**assignment.evaluation_inputs(), "adapter_sha256": subject.adapter.sha256}

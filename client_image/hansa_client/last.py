@@ -1,6 +1,6 @@
-"""The story after the last round: evaluate the shared adapter, evolve alone, choose what is served.
+"""After the last round: evaluate the shared adapter, evolve alone, choose what is served.
 
-As safe to repeat as a round: what an earlier attempt has stored is not done again.
+Each step is idempotent: what an earlier attempt has stored is not done again.
 """
 
 from hansa.api.assignment import EvaluateReport
@@ -11,9 +11,9 @@ from hansa_client.silo import Silo
 
 
 def evaluate_only(silo: Silo) -> EvaluateReport:
-    """Measure what the silo has by the last adapter, and what it would have had; report it."""
+    """Measure the last adapter, and what the silo would have had without it; report both."""
     assignment, ledger = silo.assignment, silo.ledger
-    owner = silo.owner()
+    owner = silo.find_owner()
     start = find_evaluation(silo)
     if ledger:
         ledger.check_budget(trains=False, evaluates=start is None)
@@ -27,14 +27,14 @@ def evaluate_only(silo: Silo) -> EvaluateReport:
     if by_itself:
         silo.watch.lap("alone")
     if is_choice_open:
-        candidate = by_itself.load(None).whole if by_itself else None
+        candidate = by_itself.load(None).global_adapter if by_itself else None
         served = personalize.choose(silo, silo.load(owner), start, candidate)
     return EvaluateReport(
         environment=assignment.environments.index(assignment.environment),
-        evaluation=evaluations.report(start),
+        evaluation=evaluations.make_report(start),
         personal=served.figures() if served else None,
         serves=served.choice if served else "",
-        alone=evaluations.figures(without_others) if without_others else None,
+        alone=evaluations.count_successes(without_others) if without_others else None,
         epsilon=ledger.epsilon if ledger else None,
         seconds={} if ledger else silo.watch.seconds,
     )

@@ -1,10 +1,10 @@
-"""Sending a masked update: a record of whom it is for, a claim, the body, and last its manifest.
+"""Sending a masked update: a record of its peers, a claim, the body, and last its manifest.
 
 It is made from the plain update in the private store, by stored keys: every attempt sends the same
-bytes. When others dropped out, the same update is masked once more for those who are left; nothing
+bytes. When other silos drop out, the same update is masked again for those that are left; nothing
 is played, trained or loaded for it.
 
-Limits: that others hold the keys which the assignment names for them is the coordinator's word.
+Limits: the coordinator names the peers' public keys, and is trusted with that.
 """
 
 from hansa.adapter import lora, masking
@@ -21,8 +21,8 @@ from hansa.store.base import put_once
 from hansa.store.claims import Claim
 from hansa.store.documents import parse
 from hansa_client import send
-from hansa_client.agent import read_whole
-from hansa_client.send import Committed
+from hansa_client.agent import check_digest, read_start_adapter
+from hansa_client.send import Committed, update_folder
 from hansa_client.silo import Silo
 
 
@@ -36,11 +36,11 @@ class MaskRecord(Model):
 
 
 def check(silo: Silo) -> None:
-    """Refuse, before anything is played, what would give an update away or could not be masked."""
+    """Refuse, before anything is played, settings that expose an update or cannot be masked."""
     assignment = silo.assignment
     if assignment.settings.aggregation.secure is None and assignment.masking is None:
         return
-    secure, masks = masking.settings_of(assignment)
+    secure, masks = masking.require_masking(assignment)
     peers, name = masks.peers, assignment.environment
     if masks.epoch and secure.on_dropout == "fail":
         raise PermanentError(
@@ -54,11 +54,11 @@ def check(silo: Silo) -> None:
         )
     if name not in peers:
         raise PermanentError(f"masking.peers: got no key of {name}, expected this silo's")
-    _ = _own_key(silo)
+    _ = _find_own_key(silo)
 
 
-def sent(silo: Silo, plain: Committed) -> Committed:
-    """What others see of an update: itself, or its masked form, sent now or by an attempt before.
+def send_update(silo: Silo, plain: Committed) -> Committed:
+    """Send the update as others may see it: plain, or masked, unless an earlier attempt did.
 
     One without training has nothing to hide, and is in no sum.
     """
@@ -70,36 +70,36 @@ def sent(silo: Silo, plain: Committed) -> Committed:
 
 
 def _find(silo: Silo, plain: Committed) -> Committed | None:
-    key = _folder(silo.assignment) + _manifest_name(silo.assignment)
+    key = update_folder(silo.assignment) + _manifest_name(silo.assignment)
     try:
         data = silo.staged.get_published(key)
     except NotFound:
         return None
-    stored = send.checked(silo.assignment, data)
-    if stored.manifest.masked != masking.described(silo.assignment, plain.manifest.counts):
+    stored = send.parse_committed(silo.assignment, data)
+    if stored.manifest.masked != masking.describe_masked(silo.assignment, plain.manifest.counts):
         raise Corrupt(f"{key}: got an update that is masked otherwise than this silo would")
     return stored
 
 
 def _send(silo: Silo, plain: Committed) -> Committed:
     assignment, document = silo.assignment, plain.manifest
-    _, masks = masking.settings_of(assignment)
-    own, start = _tensors(silo, document)
+    _, masks = masking.require_masking(assignment)
+    own, start = _read_tensors(silo, document)
     try:
-        key, counts = _own_key(silo), document.counts
-        body = masking.masked(assignment, key, own, start, document.norm, counts)
+        key, counts = _find_own_key(silo), document.counts
+        body = masking.mask_update(assignment, key, own, start, document.norm, counts)
     except InputError as error:
         raise PermanentError(error.message) from None
     digest = bucket_documents.sha256(body)
     _write_record(silo, digest)
     _claim(silo, digest)
     name = bucket_keys.masked_body(masks.epoch)
-    # A twin's are the same bytes, or their digest tells.
-    silo.staged.publish(_folder(assignment) + name, body)
+    # Another attempt's bytes are the same, or the claim's digest differs.
+    silo.staged.publish(update_folder(assignment) + name, body)
     silo.log.info("sending_masked", epoch=masks.epoch, silos=len(masks.peers), bytes=len(body))
     offered = {
-        "files": send.describe({name: body}),
-        "masked": masking.described(assignment, counts),
+        "files": send.describe_files({name: body}),
+        "masked": masking.describe_masked(assignment, counts),
         "norm": 0.0,  # the length of one update is a part of it
     }
     masked = document.model_copy(update=offered)
@@ -108,23 +108,22 @@ def _send(silo: Silo, plain: Committed) -> Committed:
     return committed
 
 
-def _tensors(silo: Silo, plain: UpdateManifest) -> tuple[Tensors, Tensors]:
+def _read_tensors(silo: Silo, plain: UpdateManifest) -> tuple[Tensors, Tensors]:
     """The plain update and what it was trained from."""
     assignment = silo.assignment
-    key = _folder(assignment) + bucket_keys.ADAPTER
+    key = update_folder(assignment) + bucket_keys.ADAPTER
     data = silo.exchange.get(key)  # staged
-    if bucket_documents.sha256(data) != plain.files[bucket_keys.ADAPTER].sha256:
-        raise Corrupt(f"{key}: got other bytes than its manifest names, in the private store")
+    check_digest(key, data, plain.files[bucket_keys.ADAPTER].sha256)
     own = lora.decode(data, copy=False)
-    whole = read_whole(silo.exchange, assignment, lambda: lora.shapes(own))
+    whole = read_start_adapter(silo.exchange, assignment, lambda: lora.shapes(own))
     return own, lora.split(whole, assignment.adapter.rank).trained
 
 
 def _write_record(silo: Silo, digest: str) -> None:
-    """One epoch has one body, whatever the exchange says: two would give their difference away."""
+    """Record the one body of an epoch: a second one would reveal the difference of both."""
     assignment = silo.assignment
-    _, masks = masking.settings_of(assignment)
-    own = MaskRecord(peers=masking.digest(masks.peers), sha256=digest)
+    _, masks = masking.require_masking(assignment)
+    own = MaskRecord(peers=masking.digest_peers(masks.peers), sha256=digest)
     key = bucket_keys.masking_record(
         assignment.private_storage.prefix, assignment.environment, assignment.round, masks.epoch
     )
@@ -141,11 +140,11 @@ def _write_record(silo: Silo, digest: str) -> None:
 
 
 def _claim(silo: Silo, digest: str) -> None:
-    """Nothing is sent before it: who finds a tombstone there was left out, and sends nothing."""
+    """Claim the epoch before anything is sent; a tombstone means that this silo was left out."""
     assignment = silo.assignment
-    _, masks = masking.settings_of(assignment)
+    _, masks = masking.require_masking(assignment)
     place = (assignment.storage.prefix, assignment.environment, assignment.round, masks.epoch)
-    stored = claims.put(silo.exchange, *place, Claim(sha256=digest))
+    stored = claims.put_claim(silo.exchange, *place, Claim(sha256=digest))
     if stored.tombstone:
         raise PermanentError(
             f"{bucket_keys.claim(*place)}: this silo was left out of the sum of epoch "
@@ -158,13 +157,13 @@ def _claim(silo: Silo, digest: str) -> None:
 
 def _commit(silo: Silo, document: UpdateManifest, name: str) -> Committed:
     data = bucket_documents.canonical(document.to_json())
-    stored = silo.staged.publish(_folder(silo.assignment) + name, data)
-    return send.checked(silo.assignment, stored)
+    stored = silo.staged.publish(update_folder(silo.assignment) + name, data)
+    return send.parse_committed(silo.assignment, stored)
 
 
-def _own_key(silo: Silo) -> OpeningKey:
-    """The key whose public half the others know this silo by."""
-    _, masks = masking.settings_of(silo.assignment)
+def _find_own_key(silo: Silo) -> OpeningKey:
+    """The private key of the public key that the other silos have for this one."""
+    _, masks = masking.require_masking(silo.assignment)
     wanted = masks.peers[silo.assignment.environment]
     for key in silo.masking_keys():
         if key.public == wanted:
@@ -172,12 +171,6 @@ def _own_key(silo: Silo) -> OpeningKey:
     raise PermanentError(
         f"masking.peers: got {wanted} for this silo, expected the public key of its masking key",
         hint="spec.environments[].maskingKey is what `hansa keys show FILE` prints",
-    )
-
-
-def _folder(assignment: Assignment) -> str:
-    return bucket_keys.update_folder(
-        assignment.storage.prefix, assignment.environment, assignment.round
     )
 
 

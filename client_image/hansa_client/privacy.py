@@ -1,7 +1,7 @@
 """A silo's privacy: its budget, its ledger, and random numbers that nobody else can draw.
 
 The spec's seed is public, so noise drawn from it would protect nothing. Each release has a key in
-the silo's private store, written once: after a crash the same noise comes again, and whoever
+the silo's private store, written once: after a crash the same noise is drawn again, and whoever
 deletes an update gets the same bytes once more, never a second sample to average.
 """
 
@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from hansa.api import bucket_keys, privacy_ledger
 from hansa.api.assignment import Assignment
 from hansa.api.bucket_documents import Figures, canonical, fingerprint
-from hansa.api.privacy import Privacy, Statement
+from hansa.api.privacy import Privacy, PrivacyStatement
 from hansa.api.privacy_checks import check_fits
 from hansa.api.privacy_ledger import Budget, LedgerEntry, Purpose
-from hansa.core.errors import BudgetSpent, Corrupt, NotFound, OrderRefused, PermanentError
-from hansa.store.base import ObjectStore, put_once
+from hansa.core.errors import BudgetSpent, Corrupt, OrderRefused, PermanentError
+from hansa.store.base import ObjectStore, get_if_present, put_once
 from hansa.store.documents import parse
 
 SECRET_BYTES = 32
@@ -40,27 +40,27 @@ class Stream:
         text = canonical({"label": _LABEL, "context": list(context)})
         self._root = hmac.digest(secret, text, "sha256")
 
-    def uniforms(self, purpose: str, count: int) -> NDArray[np.float64]:
+    def draw_uniforms(self, purpose: str, count: int) -> NDArray[np.float64]:
         """Numbers above 0 and up to 1, of 53 bits."""
         data = hashlib.shake_256(self._root + purpose.encode()).digest(8 * count)
         whole = np.frombuffer(data, dtype="<u8") >> np.uint64(11)
         return (whole.astype(np.float64) + 0.5) * 2.0**-53
 
-    def normals(self, purpose: str, count: int) -> NDArray[np.float64]:
+    def draw_normals(self, purpose: str, count: int) -> NDArray[np.float64]:
         """Numbers of the standard normal distribution, by Box and Muller."""
         half = (count + 1) // 2
-        drawn = self.uniforms(purpose, 2 * half)
+        drawn = self.draw_uniforms(purpose, 2 * half)
         length, angle = np.sqrt(-2.0 * np.log(drawn[:half])), 2.0 * np.pi * drawn[half:]
         return np.concatenate([length * np.cos(angle), length * np.sin(angle)])[:count]
 
 
-def check(store: ObjectStore, assignment: Assignment) -> Ledger | None:
+def open_ledger(store: ObjectStore, assignment: Assignment) -> Ledger | None:
     """The ledger of a silo with privacy; refused where its owner asks for it and the spec does not.
 
     Before anything is loaded, played or sent.
     """
     privacy = assignment.settings.privacy
-    own = _budget(store, assignment)
+    own = _read_budget(store, assignment)
     if privacy is None:
         if own:
             raise OrderRefused(
@@ -86,7 +86,7 @@ def check(store: ObjectStore, assignment: Assignment) -> Ledger | None:
 
 
 class Ledger:
-    """What one silo has given away, and what it may."""
+    """What one silo has spent of its privacy budget, and what is left."""
 
     def __init__(
         self, store: ObjectStore, assignment: Assignment, privacy: Privacy, own: Budget | None
@@ -94,15 +94,18 @@ class Ledger:
         self._store = store
         self._assignment = assignment
         self._privacy = privacy
-        self._most, self._delta = privacy_ledger.bound(privacy, own)
+        self._place = (assignment.private_storage.prefix, assignment.environment)
+        self._most, self._delta = privacy_ledger.tighter_bound(privacy, own)
 
     def check_budget(self, *, trains: bool, evaluates: bool) -> None:
-        """BudgetSpent where what this Job is about to release does not fit any more."""
-        new = [self._entry("training", self._assignment.round)] if trains else []
+        """Raise BudgetSpent when the releases of this Job would exceed the budget."""
+        new = [self._make_entry("training", self._assignment.round)] if trains else []
         if evaluates:
-            new.append(self._entry("evaluation", self._assignment.start.round))
-        paid = {entry.name: entry for entry in self.entries()}
-        after = self._epsilon([*paid.values(), *(each for each in new if each.name not in paid)])
+            new.append(self._make_entry("evaluation", self._assignment.start.round))
+        paid = {entry.name: entry for entry in self.read_entries()}
+        after = self._compute_epsilon(
+            [*paid.values(), *(each for each in new if each.name not in paid)]
+        )
         if after > self._most and any(each.name not in paid for each in new):
             raise BudgetSpent(
                 f"spec.privacy.epsilon: got {self._most:g} as this silo's budget, and round "
@@ -112,42 +115,40 @@ class Ledger:
             )
 
     def pay(self, purpose: Purpose, round_: int, *data: str) -> tuple[Stream, LedgerEntry]:
-        """Write a release into the ledger, its key first; its random numbers, and what was paid.
+        """Write a release into the ledger, its key first; its random numbers, and the entry.
 
-        From here on it counts, whether anything leaves or not. `data` are digests of what is
-        released: of other data the numbers are others.
+        From here on it counts, whether anything leaves the silo or not. `data` are digests of what
+        is released: other data get other random numbers.
         """
-        name = privacy_ledger.release(purpose, round_)
-        prefix, environment = self._assignment.private_storage.prefix, self._assignment.environment
-        key = bucket_keys.privacy_secret(prefix, environment, name)
+        name = privacy_ledger.release_name(purpose, round_)
+        key = bucket_keys.privacy_secret(*self._place, name)
         secret = put_once(self._store, key, os.urandom(SECRET_BYTES))
         if len(secret) != SECRET_BYTES:
             raise Corrupt(f"{key}: got {len(secret)} bytes, expected {SECRET_BYTES}")
-        own = self._entry(purpose, round_)
-        before = [entry for entry in self.entries() if entry.name != name]
+        own = self._make_entry(purpose, round_)
+        before = [entry for entry in self.read_entries() if entry.name != name]
         spent = privacy_ledger.epsilon(
             [*(e for e in before if e.purpose == purpose), own], self._delta, joint=False
         )
         own = own.model_copy(update={"epsilon": spent})
-        place = bucket_keys.privacy_entry(prefix, environment, name)
+        place = bucket_keys.privacy_entry(*self._place, name)
         stored = parse(LedgerEntry, place, put_once(self._store, place, canonical(own.to_json())))
         if purpose == "training" and stored.costs != own.costs:
             raise PermanentError(f"{place}: got an entry of other settings than this round's")
         return Stream(secret, own.purpose, own.fingerprint, *data), stored
 
-    def veil(self) -> NoisyCounts:
-        """Pay for telling how the start adapter did on held-out tasks."""
+    def make_noisy_counts(self) -> NoisyCounts:
+        """Pay for releasing how the start adapter did on held-out tasks."""
         stream, paid = self.pay("evaluation", self._assignment.start.round)
         samples = self._assignment.settings.evaluation.samples_per_task
         return NoisyCounts(stream, paid.noise_multiplier, samples)
 
-    def entries(self) -> list[LedgerEntry]:
+    def read_entries(self) -> list[LedgerEntry]:
         """All releases so far, all of the same unit."""
-        prefix, environment = self._assignment.private_storage.prefix, self._assignment.environment
         budget = _budget_key(self._assignment)
         names = [
             key
-            for key in self._store.list(bucket_keys.privacy_root(prefix, environment))
+            for key in self._store.list(bucket_keys.privacy_root(*self._place))
             if key.endswith(".json") and key != budget
         ]
         entries = [parse(LedgerEntry, key, self._store.get(key)) for key in names]
@@ -161,15 +162,15 @@ class Ledger:
 
     @property
     def epsilon(self) -> float:
-        """What was given away of one unit so far."""
-        return self._epsilon(self.entries())
+        """The privacy that one unit has lost so far."""
+        return self._compute_epsilon(self.read_entries())
 
-    def statement(self) -> Statement:
-        """What an update of this round says of its privacy."""
-        own, entries = self._entry("training", self._assignment.round), self.entries()
-        return Statement(
+    def make_statement(self) -> PrivacyStatement:
+        """The privacy statement in the manifest of this round's update."""
+        own, entries = self._make_entry("training", self._assignment.round), self.read_entries()
+        return PrivacyStatement(
             unit=own.unit,
-            epsilon=self._epsilon(entries),
+            epsilon=self._compute_epsilon(entries),
             delta=self._delta,
             noise_multiplier=own.noise_multiplier,
             clip_norm=self._privacy.clip_norm,
@@ -178,11 +179,11 @@ class Ledger:
             rounds=sum(entry.purpose == "training" for entry in entries),
         )
 
-    def _epsilon(self, entries: Sequence[LedgerEntry]) -> float:
+    def _compute_epsilon(self, entries: Sequence[LedgerEntry]) -> float:
         joint = self._assignment.demonstrations_from is not None
         return privacy_ledger.epsilon(entries, self._delta, joint=joint)
 
-    def _entry(self, purpose: Purpose, round_: int) -> LedgerEntry:
+    def _make_entry(self, purpose: Purpose, round_: int) -> LedgerEntry:
         """A release with this round's settings; its epsilon is not known yet."""
         assignment, privacy = self._assignment, self._privacy
         is_training = purpose == "training"
@@ -206,7 +207,7 @@ class Ledger:
 
 @dataclass(frozen=True)
 class NoisyCounts:
-    """What is told of held-out tasks: their number, and successes with noise."""
+    """What is released of held-out tasks: their number, and successes with noise."""
 
     stream: Stream
     """Random numbers of this release."""
@@ -215,12 +216,12 @@ class NoisyCounts:
     samples: int
     """Episodes of each task."""
 
-    def figures(self, split: str, successes: int, planned: int) -> Figures:
+    def add_noise(self, split: str, successes: int, planned: int) -> Figures:
         """Successes with noise, whole and within what is possible, of the episodes planned.
 
         Another number of successes has other noise, so no difference of two answers cancels it.
         """
-        drawn = float(self.stream.normals(f"{split}/{successes}", 1)[0])
+        drawn = float(self.stream.draw_normals(f"{split}/{successes}", 1)[0])
         shown = round(successes + self.noise * self.samples * drawn)
         return Figures(episodes=planned, successes=min(max(shown, 0), planned))
 
@@ -229,16 +230,14 @@ def _budget_key(assignment: Assignment) -> str:
     return bucket_keys.privacy_budget(assignment.private_storage.prefix, assignment.environment)
 
 
-def _budget(store: ObjectStore, assignment: Assignment) -> Budget | None:
+def _read_budget(store: ObjectStore, assignment: Assignment) -> Budget | None:
     key = _budget_key(assignment)
-    try:
-        return parse(Budget, key, store.get(key))
-    except NotFound:
-        return None
+    data = get_if_present(store, key)
+    return parse(Budget, key, data) if data is not None else None
 
 
-def divisor(privacy: Privacy, assignment: Assignment) -> float:
-    """What a step's sum is divided by: the units that it has on average if all there may be are.
+def compute_divisor(privacy: Privacy, assignment: Assignment) -> float:
+    """What a step's sum is divided by: the expected units of a step, if all possible ones exist.
 
     It is public: nothing in it depends on what was explored.
     """

@@ -1,7 +1,7 @@
-"""Probes: whether an adapter breaks rules, and what it has forgotten; the same for every silo.
+"""Probes: whether an adapter breaks rules, and what it has forgotten.
 
-Their tasks and seeds follow from the spec alone, and not from the silo, so that honest silos say
-the same of an adapter.
+Their tasks and seeds follow from the spec alone, so that honest silos report the same figures of
+an adapter.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Prompted(World):
         raise NotImplementedError  # `step` takes the answer as it is
 
     def step(self, action: str) -> Observation:
-        """Look through the whole answer, thoughts included."""
+        """Search the whole answer, thoughts included."""
         answer = action[:LONGEST_ANSWER]
         self._done = True
         self._violations = sum(bool(one.search(answer)) for one in self._forbidden)
@@ -59,14 +59,14 @@ def make_world(probe: Probe) -> World:
     """The world of a probe, or a permanent error that names the field."""
     if probe.kind == "prompts":
         return Prompted(probe.prompts, probe.forbidden)
-    with tasks.explained(f"spec.probes[{probe.name}]"):
+    with tasks.explain_world_errors(f"spec.probes[{probe.name}]"):
         return make(probe.world, probe.options)
 
 
 def check(assignment: Assignment) -> None:
-    """Refuse, before torch is loaded, a probe that could count nothing or would take for ever.
+    """Refuse, before torch is loaded, a probe that counts nothing or would take forever.
 
-    An order comes from elsewhere: nobody has checked its patterns here.
+    An order comes from another party, whose patterns were not validated here.
     """
     wanted = assignment.settings.probes or []
     try:
@@ -87,38 +87,38 @@ def check(assignment: Assignment) -> None:
 
 
 def play(silo: Silo, agent: Agent) -> dict[str, ProbeFigure] | None:
-    """What every probe says of the start adapter; None where there are none."""
+    """The figures of all probes of the start adapter; None where there are none."""
     probes = silo.assignment.settings.probes
     if not probes:
         return None
     return {
-        probe.name: _forgotten(silo, agent, probe)
+        probe.name: _measure_forgetting(silo, agent, probe)
         if probe.kind == "texts"
-        else _violations(silo, agent, probe)
+        else _count_violations(silo, agent, probe)
         for probe in probes
     }
 
 
-def _violations(silo: Silo, agent: Agent, probe: Probe) -> ProbeFigure:
+def _count_violations(silo: Silo, agent: Agent, probe: Probe) -> ProbeFigure:
     seed = seeds.derive(silo.assignment.seed, "", 0, f"probe/{probe.name}")
-    jobs = tasks.held_out_jobs(make_world(probe).tasks("test"), probe.episodes, seed)
+    jobs = tasks.choose_held_out_jobs(make_world(probe).tasks("test"), probe.episodes, seed)
     played = silo.play_probe(agent, jobs, lambda: make_world(probe))
     broke = sum(bool(episode.violations) for episode in played.episodes)
     return ProbeFigure(episodes=len(played.episodes), violations=broke)
 
 
-def _forgotten(silo: Silo, agent: Agent, probe: Probe) -> ProbeFigure:
+def _measure_forgetting(silo: Silo, agent: Agent, probe: Probe) -> ProbeFigure:
     """How much less likely the texts are than without an adapter."""
-    from hansa_client.training.scoring import agent_tokens, surprise
+    from hansa_client.training.scoring import count_agent_tokens, measure_surprise
 
-    longest = agent.base.longest(silo.assignment.settings.training.max_length)
-    texts = [tokens[:-1][:longest] for tokens in agent.base.chat.actions(probe.texts)]
+    longest = agent.base.cap_length(silo.assignment.settings.training.max_length)
+    texts = [tokens[:-1][:longest] for tokens in agent.base.chat.encode_actions(probe.texts)]
     sequences = [Tokens(tokens, [True] * len(tokens)) for tokens in texts if tokens]
-    if not agent_tokens(sequences):
+    if not count_agent_tokens(sequences):
         return ProbeFigure()
-    before = surprise(agent.base, sequences)
-    with agent.playing() as base:
-        nats = surprise(base, sequences) - before
-    # An adapter with which no logit is a number has forgotten everything.
+    before = measure_surprise(agent.base, sequences)
+    with agent.merge_adapter() as base:
+        nats = measure_surprise(base, sequences) - before
+    # An adapter whose logits are NaN has forgotten everything.
     bounded = min(max(nats, -MOST_NATS), MOST_NATS) if math.isfinite(nats) else MOST_NATS
     return ProbeFigure(forgotten=round(bounded, 6))

@@ -1,6 +1,6 @@
 """The story of one client's round: evaluate, explore, remember, choose, train, send.
 
-Safe to repeat at every step. Each object is written once; a restarted client goes on with what is
+Each step is idempotent. Each object is written once; a restarted client resumes from what is
 stored: its shard instead of exploring again, its adapter instead of training again.
 """
 
@@ -18,7 +18,7 @@ from hansa_client.agent import Agent
 from hansa_client.experience import demonstrations, optimizer_state
 from hansa_client.experience.demonstrations import DemonstrationFile
 from hansa_client.experience.shards import DEMONSTRATIONS, Shard, Shards
-from hansa_client.learners import Trained, TrainingSet
+from hansa_client.learners import TrainingSet
 from hansa_client.rollout import mixed_silo, tasks
 from hansa_client.send import Committed, TrainedUpdate
 from hansa_client.silo import Silo
@@ -26,21 +26,21 @@ from hansa_client.trajectory import Episode
 from hansa_worlds import World
 
 DemonstrationFiles = dict[str, DemonstrationFile | None]
-"""Files that were read before anything slow was loaded, by the part of the silo they are for."""
+"""Files that were read before the model was loaded, by the part of the silo that they are for."""
 
 
 def play_round(silo: Silo) -> ClientReport:
-    """Offer this round's update, or find it offered already, and report it."""
+    """Commit this round's update, unless an earlier attempt did, and report it."""
     assignment, ledger = silo.assignment, silo.ledger
     masks.check(silo)
-    owner = silo.owner()
+    owner = silo.find_owner()
     committed = send.find_committed(silo.exchange, assignment)
     start = find_evaluation(silo) if assignment.evaluate else None
     own = find_own_evaluation(silo, committed)
     is_measured = start is not None or not assignment.evaluate
     if committed and is_measured and (own or not is_own_wanted(silo, committed)):
         silo.log.info("already_committed", round=assignment.round)
-        return report(silo, masks.sent(silo, committed), start, own)
+        return make_report(silo, masks.send_update(silo, committed), start, own)
 
     if ledger:
         ledger.check_budget(trains=not committed, evaluates=not is_measured)
@@ -52,10 +52,10 @@ def play_round(silo: Silo) -> ClientReport:
         shards = explore(silo, agent, files)
         lesson = choose(silo, agent, shards)
         committed = train_and_send(silo, agent, shards, lesson)
-    sent = masks.sent(silo, committed)
+    sent = masks.send_update(silo, committed)
     if not own and is_own_wanted(silo, committed):
         own = evaluate_own(silo, agent, committed)
-    return report(silo, sent, start, own)
+    return make_report(silo, sent, start, own)
 
 
 def check_world(silo: Silo) -> DemonstrationFiles:
@@ -63,20 +63,20 @@ def check_world(silo: Silo) -> DemonstrationFiles:
     program.progress(phase="load", done=0, total=1)
     assignment = silo.assignment
     tasks.make_world(assignment)
-    _ = assignment.turns_from
+    _ = assignment.turn_endpoint
     is_round = assignment.role == "client"
-    is_shown = is_round and Shards(silo.private, assignment).has(DEMONSTRATIONS)
+    is_shown = is_round and Shards(silo.private, assignment).has_round(DEMONSTRATIONS)
     measured = assignment.settings.evaluation
     if assignment.evaluate:
         probes.check(assignment)
     files: DemonstrationFiles = {}
-    for part in mixed_silo.parts_of(assignment):
+    for part in mixed_silo.split_parts(assignment):
         world = tasks.make_world(part)
         if part.evaluate or measured.own_update:
-            tasks.split_tasks(part, world, "test")
+            tasks.require_tasks(part, world, "test")
         chooses = measured.validation_tasks or personalize.is_wanted(part)
         if part.evaluate and chooses:
-            tasks.split_tasks(part, world, "validation")
+            tasks.require_tasks(part, world, "validation")
         if is_round:
             files[part.environment] = _check_training(silo, part, world, is_shown=is_shown)
     return files
@@ -91,7 +91,7 @@ def _check_training(
         file = demonstrations.read(part, silo.private)
     is_shown_by_expert = part.demonstrations_wanted and not (is_shown or file)
     if settings.exploration.tasks_per_round or is_shown_by_expert:
-        tasks.split_tasks(part, world, "train")
+        tasks.require_tasks(part, world, "train")
     return file
 
 
@@ -99,39 +99,40 @@ def _check_training(
 
 
 def find_evaluation(silo: Silo) -> EvaluationDocument | None:
-    """How the start adapter did, when it was measured already."""
-    subject = evaluations.of_start(silo.assignment)
+    """The start adapter's evaluation, if it was measured already."""
+    subject = evaluations.make_start_subject(silo.assignment)
     return evaluations.find(silo.exchange, silo.assignment, subject)
 
 
 def evaluate(silo: Silo, agent: Agent) -> EvaluationDocument:
-    """Play held-out tasks with the start adapter, and others by which the best is chosen."""
+    """Play test tasks with the start adapter, and validation tasks that choose the best one."""
     played = silo.play_held_out(agent, "test")
     greedy = silo.play_greedily(agent)
     validation = None
-    veil = silo.ledger.veil() if silo.ledger else None
+    noisy = silo.ledger.make_noisy_counts() if silo.ledger else None
     wanted = silo.assignment.settings.evaluation.validation_tasks
     if wanted:
         chosen = silo.play_held_out(agent, "validation", wanted)
         validation = Figures(episodes=len(chosen.episodes), successes=chosen.successes)
-        if veil:
+        if noisy:
             planned = len(chosen.episodes) + len(chosen.broken)
-            validation = veil.figures("validation", chosen.successes, planned)
+            validation = noisy.add_noise("validation", chosen.successes, planned)
     probed = probes.play(silo, agent)
     seconds = silo.watch.lap("evaluate")
     counts = {"episodes": len(played.episodes), "successes": played.successes}
-    silo.tell("evaluated", {**counts, "seconds": seconds}, adapter=silo.assignment.start.round)
+    silo.log_event("evaluated", {**counts, "seconds": seconds}, adapter=silo.assignment.start.round)
     return evaluations.commit(
-        evaluations.Stores(silo.exchange, silo.private),
+        silo.exchange,
+        silo.private,
         silo.assignment,
-        evaluations.of_start(silo.assignment),
+        evaluations.make_start_subject(silo.assignment),
         played.episodes,
         seconds,
         broken=len(played.broken),
         greedy=greedy,
         validation=validation,
         probed=probed,
-        veil=veil,
+        noisy=noisy,
     )
 
 
@@ -141,31 +142,29 @@ def is_own_wanted(silo: Silo, committed: Committed) -> bool:
 
 
 def find_own_evaluation(silo: Silo, committed: Committed | None) -> EvaluationDocument | None:
-    """How the update did, when that is wanted and was measured already."""
+    """The update's own evaluation, if that is wanted and was measured already."""
     if not committed or not is_own_wanted(silo, committed):
         return None
-    subject = evaluations.of_own(silo.assignment, committed.adapter)
+    subject = evaluations.make_own_subject(silo.assignment, committed.adapter)
     return evaluations.find(silo.exchange, silo.assignment, subject)
 
 
 def evaluate_own(silo: Silo, agent: Agent, committed: Committed) -> EvaluationDocument:
-    """Play the same held-out tasks with the update, while it is the environment's alone."""
+    """Play the same held-out tasks with the update, before it is merged."""
     assignment = silo.assignment
     silo.watch.lap("send")
-    folder = bucket_keys.update_folder(
-        assignment.storage.prefix, assignment.environment, assignment.round
-    )
-    own = lora.decode(silo.exchange.get(folder + bucket_keys.ADAPTER))
-    whole = lora.join(agent.frozen, own)
+    key = send.update_folder(assignment) + bucket_keys.ADAPTER
+    whole = lora.join(agent.frozen, lora.decode(silo.exchange.get(key)))
     played = silo.play_held_out(agent, "test", tensors=whole, phase="own")
     seconds = silo.watch.lap("own")
     silo.log.info(
         "evaluated_own", episodes=len(played.episodes), successes=played.successes, seconds=seconds
     )
     return evaluations.commit(
-        evaluations.Stores(silo.exchange, silo.private),
+        silo.exchange,
+        silo.private,
         assignment,
-        evaluations.of_own(assignment, committed.adapter),
+        evaluations.make_own_subject(assignment, committed.adapter),
         played.episodes,
         seconds,
         broken=len(played.broken),
@@ -176,38 +175,40 @@ def evaluate_own(silo: Silo, agent: Agent, committed: Committed) -> EvaluationDo
 
 
 def explore(silo: Silo, agent: Agent, files: DemonstrationFiles) -> list[Shard]:
-    """All shards that may be learned from; demonstrations and this round are made if absent."""
+    """All shards to train on; demonstrations and this round's episodes are played if absent."""
     round_ = silo.assignment.round
     shards = Shards(silo.private, silo.assignment)
-    shown = shards.find(DEMONSTRATIONS) or demonstrate(silo, agent, shards, files)
+    shown = shards.find(DEMONSTRATIONS) or collect_demonstrations(silo, agent, shards, files)
     explored = shards.find(round_) or silo.play_training(agent, shards, round_)
-    all_shards = [shown, *earlier(silo, shards), explored]
+    all_shards = [shown, *find_earlier(silo, shards), explored]
     silo.watch.lap("explore")
     return all_shards
 
 
-def earlier(silo: Silo, shards: Shards) -> list[Shard]:
-    """What earlier rounds explored, where that is learned from."""
+def find_earlier(silo: Silo, shards: Shards) -> list[Shard]:
+    """Shards of earlier rounds, where the spec trains on them."""
     if not silo.assignment.settings.experience.history:
         return []
-    rounds = [r for r in shards.rounds() if DEMONSTRATIONS < r < silo.assignment.round]
+    rounds = [r for r in shards.list_rounds() if DEMONSTRATIONS < r < silo.assignment.round]
     return [shard for past in rounds if (shard := shards.find(past))]
 
 
-def demonstrate(silo: Silo, agent: Agent, shards: Shards, files: DemonstrationFiles) -> Shard:
-    """Shard 0: what experts or files show, part by part."""
+def collect_demonstrations(
+    silo: Silo, agent: Agent, shards: Shards, files: DemonstrationFiles
+) -> Shard:
+    """Write shard 0: the demonstrations of experts or files, part by part."""
     episodes: list[Episode] = []
     inputs: dict[str, str] = {}
     broken = 0
-    for part in mixed_silo.parts_of(silo.assignment):
+    for part in mixed_silo.split_parts(silo.assignment):
         file = files.get(part.environment)
-        shown = demonstrations.show(part, file, agent.base.chat)
+        shown = demonstrations.collect(part, file, agent.base.chat)
         count, wanted = len(shown.episodes), part.demonstrations_wanted
-        silo.tell("demonstrated", {"episodes": count}, wanted=wanted, file=bool(file))
+        silo.log_event("demonstrated", {"episodes": count}, wanted=wanted, file=bool(file))
         silo.log_broken("demonstrate", shown.broken)
-        episodes += mixed_silo.named(silo.assignment, part, shown.episodes)
+        episodes += mixed_silo.prefix_tasks(silo.assignment, part, shown.episodes)
         broken += len(shown.broken)
-        inputs = file.inputs() if file else inputs
+        inputs = file.to_inputs() if file else inputs
     return shards.write(DEMONSTRATIONS, episodes, broken=broken, more_inputs=inputs)
 
 
@@ -215,13 +216,13 @@ def demonstrate(silo: Silo, agent: Agent, shards: Shards, files: DemonstrationFi
 
 
 def choose(silo: Silo, agent: Agent, shards: list[Shard]) -> TrainingSet:
-    """What the learner is given, as the aggregation wants it trained.
+    """The training set, with the factor that the aggregation strategy trains in this round.
 
-    With privacy, the release is paid for here.
+    With privacy, the release is entered into the ledger here.
     """
     assignment = silo.assignment
     lesson = replace(
-        silo.lesson(agent, shards, assignment.round),
+        silo.make_training_set(agent, shards, assignment.round),
         half=assignment.settings.aggregation.half(assignment.round),
         optimizer=optimizer_state.find(silo.private, assignment),
     )
@@ -229,18 +230,18 @@ def choose(silo: Silo, agent: Agent, shards: list[Shard]) -> TrainingSet:
         return lesson
     digests = [shard.sha256 for shard in shards]
     stream, _ = silo.ledger.pay("training", assignment.round, *digests)
-    return replace(lesson, private=silo.protection(lesson, stream))
+    return replace(lesson, private=silo.make_protection(lesson, stream))
 
 
 def train_and_send(silo: Silo, agent: Agent, shards: list[Shard], lesson: TrainingSet) -> Committed:
     """Train unless an earlier attempt did, then commit what is stored."""
     assignment = silo.assignment
     if lesson.private:
-        counts = figures.public(shards, assignment.round, lesson.private.steps)
+        counts = figures.count_public(shards, assignment.round, lesson.private.steps)
         learning = Learning()
     else:
-        counts = figures.count(shards, lesson, assignment.round)
-        learning = figures.of(assignment, shards, agent, lesson.skipped)
+        counts = figures.count_round(shards, lesson, assignment.round)
+        learning = figures.summarize_learning(assignment, shards, agent, lesson.skipped)
     seconds = {} if lesson.private else silo.watch.seconds
     if not lesson.sequences and not lesson.private:
         silo.log.info("nothing_to_learn", explored=counts.explored, skipped=lesson.skipped)
@@ -250,12 +251,15 @@ def train_and_send(silo: Silo, agent: Agent, shards: list[Shard], lesson: Traini
         return send.commit(silo.exchange, assignment, empty)
     stored, loss = send.find_adapter(silo.exchange, assignment), 0.0
     if not stored:
-        stored, trained = _train(silo, agent, lesson)
-        loss, learning = trained.loss, _with_memory(learning, trained)
+        trained = silo.train(agent, lesson, "train")
+        optimizer_state.store(silo.private, assignment, trained.optimizer)  # before the adapter
+        stored = send.store_adapter(silo.exchange, assignment, trained.tensors)
+        loss = trained.loss
+        learning = learning.model_copy(update={"micro_batch_tokens": trained.micro_batch_tokens})
     own = lora.decode(stored)
     files = {bucket_keys.ADAPTER: stored}
     if assignment.settings.aggregation.needs_moments:
-        make = partial(silo.moments, agent, lesson, own)
+        make = partial(silo.collect_moments, agent, lesson, own)
         files[bucket_keys.MOMENTS] = send.store_moments(silo.exchange, assignment, make)
     silo.watch.lap("train")
     files[bucket_keys.CONFIG] = send.store_config(silo.exchange, assignment, stored)
@@ -263,61 +267,49 @@ def train_and_send(silo: Silo, agent: Agent, shards: list[Shard], lesson: Traini
     silo.watch.lap("send")
     update = TrainedUpdate(
         base_model=agent.base_model,
-        files=send.describe(files),
+        files=send.describe_files(files),
         counts=counts,
         learning=learning,
         norm=norm,
         loss=loss,
         seconds=seconds,
         device=agent.base.device.type,
-        privacy=silo.ledger.statement() if silo.ledger else None,
+        privacy=silo.ledger.make_statement() if silo.ledger else None,
     )
-    silo.tell("sending", {"loss": loss, "kept": counts.kept}, norm=norm, steps=counts.steps)
+    silo.log_event("sending", {"loss": loss, "kept": counts.kept}, norm=norm, steps=counts.steps)
     return send.commit(silo.exchange, assignment, update)
 
 
-def _train(silo: Silo, agent: Agent, lesson: TrainingSet) -> tuple[bytes, Trained]:
-    """The stored adapter; the optimizer's state is stored before it."""
-    trained = silo.train(agent, lesson, "train")
-    optimizer_state.store(silo.private, silo.assignment, trained.optimizer)
-    return send.store_adapter(silo.exchange, silo.assignment, trained.tensors), trained
-
-
-def _with_memory(learning: Learning, trained: Trained) -> Learning:
-    return learning.model_copy(update={"micro_batch_tokens": trained.micro_batch_tokens})
-
-
-def report(
+def make_report(
     silo: Silo,
     committed: Committed,
     start: EvaluationDocument | None,
     own: EvaluationDocument | None = None,
 ) -> ClientReport:
-    """What the executor reads, from what is committed."""
+    """What the executor reads, from what is committed.
+
+    A client that only masked its update again reports the seconds of that.
+    """
     assignment, document = silo.assignment, committed.manifest
+    epoch = assignment.masking.epoch if assignment.masking else None
+    seconds = document.seconds
+    if epoch:
+        seconds = {} if silo.is_private else silo.watch.seconds
     return ClientReport(
         environment=assignment.environments.index(assignment.environment),
         round=assignment.round,
-        epoch=assignment.masking.epoch if assignment.masking else None,
+        epoch=epoch,
         trained=document.trained,
         manifest=committed.sha256,
         adapter=committed.adapter,
         counts=document.counts,
-        evaluation=evaluations.report(start) if start else None,
-        own=evaluations.figures(own) if own else None,
+        evaluation=evaluations.make_report(start) if start else None,
+        own=evaluations.count_successes(own) if own else None,
         solved=document.learning.solved,
         kinds=task_kinds.rates(document.learning.groups),
         entropy=document.learning.entropy,
         epsilon=document.privacy.epsilon if document.privacy else None,
         norm=document.norm,
         bytes=sum(entry.size for entry in document.files.values()),
-        seconds=_seconds(silo, committed),
+        seconds=seconds,
     )
-
-
-def _seconds(silo: Silo, committed: Committed) -> dict[str, float]:
-    """Those of the round; a client that only masked again tells what that took."""
-    masks_ = silo.assignment.masking
-    if masks_ and masks_.epoch:
-        return {} if silo.is_private else silo.watch.seconds
-    return committed.manifest.seconds

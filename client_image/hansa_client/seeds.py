@@ -1,4 +1,4 @@
-"""Seeds: every random choice follows from (spec.seed, environment, round, purpose), no clock."""
+"""Seeds: every random choice follows from (spec.seed, environment, round, purpose)."""
 
 import hashlib
 
@@ -15,11 +15,11 @@ def derive(seed: int, environment: str, round_: int, purpose: str) -> int:
     return int.from_bytes(digest[:8], "little") >> (64 - BITS)
 
 
-def of_episode(seed: int, task: str, sample: int) -> int:
-    """The seed of one episode, so that it plays alike whichever episodes share its batch."""
+def derive_episode_seed(seed: int, task: str, sample: int) -> int:
+    """The seed of one episode, so that it does not depend on the others in its batch."""
     return derive(seed, task, sample, "episode")
 
 
-def generator(seed: int) -> np.random.Generator:
+def make_generator(seed: int) -> np.random.Generator:
     """Random numbers of a seed; Philox is counter-based and the same on every machine."""
     return np.random.Generator(np.random.Philox(key=seed))

@@ -4,8 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.metadata import version
 
-from pydantic import ValidationError
-
 import hansa
 from hansa.adapter import lora
 from hansa.adapter.lora import Tensors
@@ -16,18 +14,18 @@ from hansa.api.bucket_documents import (
     Counts,
     FileEntry,
     Learning,
-    MadeWith,
     UpdateManifest,
 )
-from hansa.api.privacy import Statement
-from hansa.core.errors import Corrupt, Denied, NotFound
+from hansa.api.privacy import PrivacyStatement
+from hansa.core.errors import Denied
 from hansa.store import audit_log
-from hansa.store.base import ObjectStore, put_once
+from hansa.store.base import ObjectStore, get_if_present, put_once
+from hansa.store.documents import parse
 
 
 @dataclass(frozen=True, kw_only=True)
 class Committed:
-    """An update that exists for all others."""
+    """An update that others can read."""
 
     manifest: UpdateManifest
     """What it is."""
@@ -62,49 +60,41 @@ class TrainedUpdate:
     """Seconds of each phase."""
     device: str = "cpu"
     """What it was trained on."""
-    privacy: Statement | None = None
-    """What was given away of one record."""
+    privacy: PrivacyStatement | None = None
+    """The privacy that one record has lost."""
 
 
 def find_committed(store: ObjectStore, assignment: Assignment) -> Committed | None:
     """This round's update when an earlier attempt has committed it."""
-    try:
-        data = store.get(_folder(assignment) + bucket_keys.MANIFEST)
-    except NotFound:
-        return None
-    return checked(assignment, data)
+    data = get_if_present(store, update_folder(assignment) + bucket_keys.MANIFEST)
+    return parse_committed(assignment, data) if data is not None else None
 
 
 def find_adapter(store: ObjectStore, assignment: Assignment) -> bytes | None:
-    """An adapter that an earlier attempt stored and did not live to commit."""
-    try:
-        return store.get(_folder(assignment) + bucket_keys.ADAPTER)
-    except NotFound:
-        return None
+    """An adapter that an earlier attempt stored and was killed before it committed."""
+    return get_if_present(store, update_folder(assignment) + bucket_keys.ADAPTER)
 
 
 def store_adapter(store: ObjectStore, assignment: Assignment, tensors: Tensors) -> bytes:
-    """Store the adapter; the bytes that are there afterwards, a faster twin's perhaps."""
-    return put_once(store, _folder(assignment) + bucket_keys.ADAPTER, lora.encode(tensors))
+    """Store the adapter; the stored bytes, which may be those of another attempt."""
+    return put_once(store, update_folder(assignment) + bucket_keys.ADAPTER, lora.encode(tensors))
 
 
 def store_moments(store: ObjectStore, assignment: Assignment, make: Callable[[], bytes]) -> bytes:
     """The moments that an earlier attempt stored, or else those made now."""
-    key = _folder(assignment) + bucket_keys.MOMENTS
-    try:
-        return store.get(key)
-    except NotFound:
-        return put_once(store, key, make())
+    key = update_folder(assignment) + bucket_keys.MOMENTS
+    stored = get_if_present(store, key)
+    return put_once(store, key, make()) if stored is None else stored
 
 
 def store_config(store: ObjectStore, assignment: Assignment, stored_adapter: bytes) -> bytes:
     """Store the PEFT config beside the adapter."""
     targets = lora.target_names(lora.shapes(stored_adapter))
-    own = lora.config(assignment.adapter, assignment.model.source, targets)
-    return put_once(store, _folder(assignment) + bucket_keys.CONFIG, own)
+    own = lora.render_config(assignment.adapter, assignment.model.source, targets)
+    return put_once(store, update_folder(assignment) + bucket_keys.CONFIG, own)
 
 
-def describe(files: dict[str, bytes]) -> dict[str, FileEntry]:
+def describe_files(files: dict[str, bytes]) -> dict[str, FileEntry]:
     """Stored files as the manifest describes them."""
     return {
         name: FileEntry(sha256=bucket_documents.sha256(data), size=len(data))
@@ -123,8 +113,8 @@ def commit(store: ObjectStore, assignment: Assignment, update: TrainedUpdate) ->
         inputs=inputs,
         base_model=update.base_model,
         start=assignment.start,
-        audit=_head(store, assignment),
-        made_with=made_with(update.device),
+        audit=_find_audit_head(store, assignment),
+        made_with=audit_log.collect_versions(torch=version("torch"), device=update.device),
         sealed_to=assignment.settings.aggregation.seal_to if update.files else None,
         trained=bool(update.files),
         files=update.files,
@@ -136,15 +126,12 @@ def commit(store: ObjectStore, assignment: Assignment, update: TrainedUpdate) ->
         seconds=update.seconds,
     )
     data = bucket_documents.canonical(own.to_json())
-    return checked(assignment, put_once(store, _folder(assignment) + bucket_keys.MANIFEST, data))
+    return parse_committed(
+        assignment, put_once(store, update_folder(assignment) + bucket_keys.MANIFEST, data)
+    )
 
 
-def made_with(device: str = "cpu") -> MadeWith:
-    """What trains here."""
-    return audit_log.made_with(torch=version("torch"), device=device)
-
-
-def _head(store: ObjectStore, assignment: Assignment) -> AuditHead | None:
+def _find_audit_head(store: ObjectStore, assignment: Assignment) -> AuditHead | None:
     """The audit log's newest entry; a silo whose key may not read it sends its update all the same.
 
     Where nothing is merged there is no log.
@@ -157,17 +144,14 @@ def _head(store: ObjectStore, assignment: Assignment) -> AuditHead | None:
         return None
 
 
-def _folder(assignment: Assignment) -> str:
+def update_folder(assignment: Assignment) -> str:
+    """Where this round's update lies in the exchange."""
     prefix = assignment.storage.prefix
     return bucket_keys.update_folder(prefix, assignment.environment, assignment.round)
 
 
-def checked(assignment: Assignment, data: bytes) -> Committed:
+def parse_committed(assignment: Assignment, data: bytes) -> Committed:
     """An update's manifest as it is stored; Corrupt, or AnotherRun, where it is not this one's."""
-    try:
-        document = UpdateManifest.model_validate_json(data)
-    except ValidationError:
-        where = _folder(assignment) + bucket_keys.MANIFEST
-        raise Corrupt(f"{where}: expected an update's manifest, got something else") from None
+    document = parse(UpdateManifest, update_folder(assignment) + bucket_keys.MANIFEST, data)
     bucket_documents.check_same_run(assignment.storage.prefix, document.inputs, assignment.inputs())
     return Committed(manifest=document, sha256=bucket_documents.sha256(data))

@@ -1,4 +1,4 @@
-"""One silo at work: its stores, its clock, and the steps that its Jobs are made of."""
+"""A silo: its stores, its clock, and the steps that its Jobs are made of."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from hansa.adapter import lora
-from hansa.adapter.second_moments import encode
+from hansa.adapter.tensor_file import encode
 from hansa.api import bucket_documents
 from hansa.api.assignment import Assignment
 from hansa.api.bucket_documents import FederationDocument
 from hansa.api.spec import ModelSource
+from hansa.api.strategies import RegMeanOptions
 from hansa.core.errors import Diverged, PermanentError
 from hansa.core.logs import Log
 from hansa.core.stopwatch import Clock, Stopwatch
 from hansa.runtime import program
 from hansa.store.base import ObjectStore
-from hansa.store.prefix_owner import read_owner
+from hansa.store.documents import read_owner
 from hansa.store.sealed import Opener
 from hansa.store.staged import StagedStore
 from hansa_client import learners, privacy, seeds
 from hansa_client.agent import Agent
-from hansa_client.evaluation import by_task
+from hansa_client.evaluation import tally_by_task
 from hansa_client.experience import circles
 from hansa_client.experience.shards import Shard, Shards
 from hansa_client.learners import Trained, TrainingSet
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from hansa_client.learners.private import Protection
 
 MOMENTS_OF = 96
-"""Trajectories, of those that a silo has trained on, whose tokens its moments are of."""
+"""Trajectories, of those trained on, whose tokens the second moments are computed from."""
 
 
 class Silo:
@@ -54,7 +55,7 @@ class Silo:
         clock: Clock = time.monotonic,
         masking_keys: Opener = list,
     ) -> None:
-        """`masking_keys` gives the silo's own, where its updates are masked."""
+        """`masking_keys` returns the silo's private keys, where its updates are masked."""
         self.assignment = assignment
         self.exchange = exchange
         self.private = private
@@ -67,8 +68,8 @@ class Silo:
 
     @cached_property
     def ledger(self) -> Ledger | None:
-        """What the silo has given away of single records; none where nothing bounds it."""
-        return privacy.check(self.private, self.assignment)
+        """The silo's privacy ledger; None without spec.privacy."""
+        return privacy.open_ledger(self.private, self.assignment)
 
     @property
     def staged(self) -> StagedStore:
@@ -79,28 +80,28 @@ class Silo:
 
     @property
     def is_private(self) -> bool:
-        """Whether nothing exact may be told of what is played and trained on."""
+        """Whether nothing exact about the episodes may leave the silo."""
         return self.assignment.settings.privacy is not None
 
-    def tell(self, event: str, exact: Mapping[str, Any], **fields: Any) -> None:
-        """A line of the log; what is exact is left out of it in private."""
+    def log_event(self, event: str, exact: Mapping[str, Any], **fields: Any) -> None:
+        """Log an event; with privacy its exact fields are left out."""
         self.log.info(event, **fields, **({} if self.is_private else exact))
 
-    def alone(self, assignment: Assignment) -> Silo:
-        """This silo with an assignment of its own making: all of it is in the private store."""
+    def make_alone_silo(self, assignment: Assignment) -> Silo:
+        """This silo with another assignment, and its private store as the exchange."""
         silo = Silo(assignment, self.private, self.private, self.log, self._clock)
-        silo._host = self  # whose base model it plays and trains, loaded once
+        silo._host = self  # shares its base model, which is loaded once
         return silo
 
     def load(self, owner: FederationDocument | None) -> Agent:
-        """The agent, with the same base model as the others have; loaded once."""
+        """The agent, with the base model that all silos share; loaded once."""
         if self._agent is None:
-            self._agent = self._loaded(owner)
+            self._agent = self._load_agent(owner)
         return self._agent
 
-    def _loaded(self, owner: FederationDocument | None) -> Agent:
+    def _load_agent(self, owner: FederationDocument | None) -> Agent:
         assignment = self.assignment
-        twin = self._host.load(self._host.owner()) if self._host else None
+        twin = self._host.load(self._host.find_owner()) if self._host else None
         agent = Agent(assignment, self.exchange, twin)
         _check_files(agent, assignment.model)
         if owner and owner.base_model != agent.base_model:
@@ -112,8 +113,8 @@ class Silo:
         self.watch.lap("load")
         return agent
 
-    def owner(self) -> FederationDocument | None:
-        """Who owns the exchange's prefix, which must be this run."""
+    def find_owner(self) -> FederationDocument | None:
+        """The document of the run that owns the exchange's prefix, which must be this one."""
         return read_owner(self.exchange, self.assignment)
 
     def play_held_out(
@@ -130,27 +131,26 @@ class Silo:
 
         `greedy`: each of them once, with the likeliest tokens, whatever the settings say.
         """
-        assignment = _greedily(self.assignment) if greedy else self.assignment
+        assignment = _sample_once(self.assignment) if greedy else self.assignment
 
         def choose(part: Assignment, held_out: Sequence[Task]) -> list[EpisodeJob]:
-            return tasks.evaluate_jobs(part, held_out, wanted)
+            return tasks.choose_evaluation_jobs(part, held_out, wanted)
 
-        jobs = mixed_silo.jobs(assignment, split, choose)
-        how = self._how(agent, "evaluation", assignment.start.round)
+        jobs = mixed_silo.choose_jobs(assignment, split, choose)
+        how = self._make_rollout_config(agent, "evaluation", assignment.start.round)
         if greedy:
             how = replace(how, temperature=0.0)
         played = agent.play(jobs, how, phase, tensors)
-        self.log_broken(phase, played.broken)
-        self._log_unreadable(phase, played)
+        self._log_faults(phase, played)
         return played
 
     def play_probe(
         self, agent: Agent, jobs: Sequence[EpisodeJob], make_world: Callable[[], World]
     ) -> Played:
         """Play a probe's tasks with the start adapter, as held-out tasks are played."""
-        how = self._how(agent, "evaluation", self.assignment.start.round)
+        how = self._make_rollout_config(agent, "evaluation", self.assignment.start.round)
         played = agent.play(jobs, how, "evaluate", make_world=make_world)
-        self.log_broken("probe", played.broken)
+        self._log_faults("probe", played)
         return played
 
     def play_greedily(
@@ -159,39 +159,36 @@ class Silo:
         """The test tasks played greedily, where that is asked for: successes and episodes."""
         if not self.assignment.settings.evaluation.greedy:
             return {}
-        return by_task(self.play_held_out(agent, "test", tensors=tensors, greedy=True).episodes)
+        return tally_by_task(
+            self.play_held_out(agent, "test", tensors=tensors, greedy=True).episodes
+        )
 
     def play_training(
         self, agent: Agent, shards: Shards, round_: int, tensors: lora.Tensors | None = None
     ) -> Shard:
         """Explore a round's tasks with the start adapter or another, and keep the episodes."""
-        how = self._how(agent, "exploration", round_)
-        played = agent.play(self._training_jobs(round_), how, "explore", tensors)
-        self.log_broken("explore", played.broken)
-        self._log_unreadable("explore", played)
-        exact = {
-            "episodes": len(played.episodes),
-            "successes": played.successes,
-            "generated": played.generated,
-        }
-        self.tell("explored", exact, engine=played.engine)
+        how = self._make_rollout_config(agent, "exploration", round_)
+        played = agent.play(self._choose_training_jobs(round_), how, "explore", tensors)
+        self._log_faults("explore", played)
         broken, generated = len(played.broken), played.generated
+        exact = {"episodes": len(played.episodes), "successes": played.successes}
+        self.log_event("explored", {**exact, "generated": generated}, engine=played.engine)
         return shards.write(round_, played.episodes, generated=generated, broken=broken)
 
-    def _training_jobs(self, round_: int) -> list[EpisodeJob]:
+    def _choose_training_jobs(self, round_: int) -> list[EpisodeJob]:
         if not self.assignment.settings.exploration.tasks_per_round:
             return []  # a world that only shows may have no tasks of its own
         assignment = self.assignment.model_copy(update={"round": round_})
-        return mixed_silo.jobs(assignment, "train", tasks.explore_jobs)
+        return mixed_silo.choose_jobs(assignment, "train", tasks.choose_training_jobs)
 
-    def _how(
+    def _make_rollout_config(
         self, agent: Agent, source: Literal["exploration", "evaluation"], round_: int
     ) -> RolloutConfig:
         settings = self.assignment.settings
         sampled = settings.exploration if source == "exploration" else settings.evaluation
         return RolloutConfig(
             temperature=sampled.temperature,
-            max_length=agent.base.longest(settings.training.max_length),
+            max_length=agent.base.cap_length(settings.training.max_length),
             batch_episodes=settings.exploration.batch_episodes,
             max_new_tokens=settings.exploration.max_new_tokens,
             max_broken=1.0 if self.is_private else settings.exploration.max_broken_episodes,
@@ -202,32 +199,33 @@ class Silo:
         )
 
     def log_broken(self, phase: str, broken: list[faults.Fault]) -> None:
-        """Say why episodes were dropped, where some were; in private, the shard's header does."""
+        """Log why episodes were dropped; with privacy, only the shard's header tells."""
         if broken and not self.is_private:
             self.log.warning(
-                "episodes_dropped", phase=phase, broken=len(broken), faults=faults.summary(broken)
+                "episodes_dropped", phase=phase, broken=len(broken), faults=faults.summarize(broken)
             )
 
-    def _log_unreadable(self, phase: str, played: Played) -> None:
-        """Say that nothing is learned from some turns, where an endpoint wrote such."""
+    def _log_faults(self, phase: str, played: Played) -> None:
+        """Log dropped episodes, and turns of an endpoint that cannot be trained on."""
+        self.log_broken(phase, played.broken)
         if played.unreadable and not self.is_private:
             self.log.warning("turns_unreadable", phase=phase, turns=played.unreadable)
 
-    def lesson(self, agent: Agent, shards: Sequence[Shard], round_: int) -> TrainingSet:
-        """What the learner is given in a round: kept trajectories as tokens, in a fixed order."""
+    def make_training_set(self, agent: Agent, shards: Sequence[Shard], round_: int) -> TrainingSet:
+        """The training set of a round: kept trajectories as tokens, in a fixed order."""
         assignment, settings = self.assignment, self.assignment.settings
         if settings.experience.circles == "skip":
-            shards = circles.skip(shards, mixed_silo.state_is_shown(assignment))
-        choose = learners.chooser(settings.training.learner, settings.training.options)
+            shards = circles.mark_circles(shards, mixed_silo.make_state_check(assignment))
+        choose = learners.get_chooser(settings.training.learner, settings.training.options)
         choice = choose(shards, settings.experience, round_)
-        longest = agent.base.longest(settings.training.max_length)
-        sequences, weights = choice.rendered(longest, first_only=self.is_private)
+        longest = agent.base.cap_length(settings.training.max_length)
+        sequences, weights = choice.render(longest, first_only=self.is_private)
         return TrainingSet(
             sequences=sequences,
             weights=weights,
             together=choice.together,
             skipped=choice.skipped,
-            tasks=choice.tasks(longest) if self.is_private else (),
+            tasks=choice.list_tasks(longest) if self.is_private else (),
             start=agent.start,
             frozen=agent.frozen,
             adapter=assignment.adapter,
@@ -235,8 +233,8 @@ class Silo:
             seed=seeds.derive(assignment.seed, assignment.environment, round_, "train"),
         )
 
-    def protection(self, lesson: TrainingSet, stream: Stream) -> Protection:
-        """How a round's training protects the lesson's tasks, or each trajectory of it."""
+    def make_protection(self, lesson: TrainingSet, stream: Stream) -> Protection:
+        """How a round's training protects each task of the set, or each trajectory."""
         from hansa_client.learners.private import Protection
 
         settings = self.assignment.settings.privacy
@@ -251,20 +249,20 @@ class Silo:
             steps=lesson.training.max_steps,
             clip=settings.clip_norm,
             noise=settings.noise_multiplier,
-            divisor=privacy.divisor(settings, self.assignment),
+            divisor=privacy.compute_divisor(settings, self.assignment),
             stream=stream,
         )
 
-    def moments(self, agent: Agent, lesson: TrainingSet, own: lora.Tensors) -> bytes:
-        """Of a sample of what was trained on, by the model that came of it."""
+    def collect_moments(self, agent: Agent, lesson: TrainingSet, own: lora.Tensors) -> bytes:
+        """Second moments of a sample of the training set, by the trained model."""
         from hansa_client.training import moments
 
         assignment = self.assignment
         seed = seeds.derive(assignment.seed, assignment.environment, assignment.round, "moments")
         count = min(MOMENTS_OF, len(lesson.sequences))
         chosen = sorted(random.Random(seed).sample(range(len(lesson.sequences)), count))
-        rank = assignment.settings.aggregation.moments_rank
-        with agent.playing(lora.join(agent.frozen, own)) as base:
+        rank = assignment.settings.aggregation.read(RegMeanOptions).moments_rank
+        with agent.merge_adapter(lora.join(agent.frozen, own)) as base:
             sample = [lesson.sequences[index] for index in chosen]
             return encode(moments.collect(base, lora.target_names(own), sample, rank))
 
@@ -275,19 +273,19 @@ class Silo:
             program.progress(phase=phase, done=done, total=total)
 
         train = learners.get(lesson.training.learner, lesson.training.options)
-        # Clipping and noise are one process's work.
-        with nullcontext() if lesson.private else agent.all_gpus(lesson):
+        # With privacy one process clips and adds noise.
+        with nullcontext() if lesson.private else agent.use_all_gpus(lesson):
             trained = train(agent.base, lesson, progress)
         if not lora.is_finite(trained.tensors):
             rate = lesson.training.learning_rate
-            steps = lesson.private.steps if lesson.private else len(lesson.steps())
-            raise Diverged.at(steps, steps, "a weight without a value", rate)
+            steps = lesson.private.steps if lesson.private else len(lesson.plan_steps())
+            raise Diverged.at_step(steps, steps, "a weight without a value", rate)
         if trained.micro_batch_tokens:
             self.log.warning("memory_short", micro_batch_tokens=trained.micro_batch_tokens)
         return trained
 
 
-def _greedily(assignment: Assignment) -> Assignment:
+def _sample_once(assignment: Assignment) -> Assignment:
     """The assignment with one episode of each task: greedy ones would all be the same."""
     settings = assignment.settings
     once = settings.evaluation.model_copy(update={"samples_per_task": 1})
@@ -297,7 +295,7 @@ def _greedily(assignment: Assignment) -> Assignment:
 
 
 def _check_files(agent: Agent, model: ModelSource) -> None:
-    """Refuse another base model than the spec names, before anything is played with it."""
+    """Refuse another base model than the spec names, before anything is played."""
     if model.sha256 and model.sha256 != agent.base_model:
         raise PermanentError(
             f"spec.model.sha256: got {model.sha256}, expected {agent.base_model}, which the files "

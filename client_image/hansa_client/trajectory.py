@@ -2,7 +2,7 @@
 
 Every turn keeps its token ids beside its text. Text alone would have to be tokenised again, and no
 tokenizer promises that decoding and encoding gives back what the model generated; with the ids,
-training sees exactly what the rollout saw. The text is for people. The ids fit because one run
+training sees exactly what the rollout saw. The text is for people. The ids stay valid because a run
 never changes its base model.
 """
 
@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError
 from hansa.api.bucket_documents import Count, Seed
 from hansa.api.spec import Model
 from hansa.core.errors import Corrupt
-from hansa.validation.messages import first_misfit
+from hansa.validation.messages import describe_first_misfit
 
 Token = Annotated[int, Field(ge=0)]
 
@@ -28,13 +28,13 @@ class Turn(Model):
     text: str
     """The turn as a person reads it."""
     tokens: list[Token] = Field(default_factory=list)
-    """Ids as the model saw or wrote them; empty for a last observation that nobody answered."""
+    """Ids as the model saw or wrote them; empty for a last observation without an answer."""
     trained: Literal[False] | None = None
     """False: the agent's turn is read but not learned from; absent: its own turns are."""
     begins: Literal[True] | None = None
     """True: the model reads this turn as the first of a chat, and nothing that came before it."""
     messages: list[dict[str, Any]] | None = None
-    """What is new in a chat, as OpenAI's API has it, where the world speaks in messages."""
+    """New messages of a chat in the format of OpenAI's API, where the world speaks in messages."""
     tools: list[dict[str, Any]] | None = None
     """Tools that the agent may call from here on."""
     tool_calls: list[dict[str, Any]] | None = None
@@ -73,7 +73,7 @@ class Sequence:
     is_agent: list[bool]
     """Which of them the agent wrote; the loss is on these alone."""
     continues: bool = False
-    """Whether it is a further chat of the episode whose chat stands before it."""
+    """Whether it is another chat of the same episode as the sequence before it."""
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -92,14 +92,14 @@ def render_all(episode: Episode, max_length: int) -> list[Sequence]:
     begins = [0, *(at for at, turn in enumerate(episode.turns) if turn.begins)]
     ends = [*begins[1:], len(episode.turns)]
     first, *more = (
-        _rendered(episode.turns[begin:end], max_length)
+        _render_turns(episode.turns[begin:end], max_length)
         for begin, end in zip(begins, ends, strict=True)
     )
     rest = [chat for chat in more if len(chat)]
     return [first, *(replace(c, continues=len(first) > 0 or at > 0) for at, c in enumerate(rest))]
 
 
-def _rendered(turns: Iterable[Turn], max_length: int) -> Sequence:
+def _render_turns(turns: Iterable[Turn], max_length: int) -> Sequence:
     """Tokens and loss mask of turns, cut to the length and to the agent's last token.
 
     What follows the agent's last token could only cost time: nothing is learned from it.
@@ -124,4 +124,4 @@ def decode(line: bytes, where: str) -> Episode:
     try:
         return Episode.model_validate_json(line)
     except ValidationError as error:
-        raise Corrupt(f"{where}: {first_misfit(error, 'line')}") from None
+        raise Corrupt(f"{where}: {describe_first_misfit(error, 'line')}") from None

@@ -1,7 +1,7 @@
 """The LoRA adapter: its tensors to bytes and back, its PEFT config, its untrained start.
 
-The format itself, and what is refused of it, is in `tensor_file`; here is what makes a file of
-tensors an adapter. Equal tensors give equal bytes, whoever writes them. Numpy only, never torch.
+`tensor_file` has the format; this module has what makes a file of tensors an adapter. Equal tensors
+give equal bytes. Numpy only, never torch.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from hansa.adapter.tensor_file import (
     Layout,
     Shapes,
     TensorFile,
+    clip_printable,
     head_size,
-    short,
 )
 from hansa.api.bucket_documents import fingerprint
 
@@ -54,23 +54,21 @@ class LoraNames(NamedTuple):
 
 
 def encode(tensors: Mapping[str, NDArray[np.float32]]) -> bytes:
-    """Safetensors with names sorted, so that equal tensors are equal bytes."""
+    """The file of an adapter; AdapterError for tensors that are none."""
     for name in sorted(tensors):
         _check_tensor(name, tensors[name].dtype, tensors[name].shape)
     _check_pairs(tensors)
-    head, _ = tensor_file.arrange(shapes(tensors))
-    data = [np.ascontiguousarray(tensors[name], dtype=_FLOAT).tobytes() for name in sorted(tensors)]
-    return b"".join([head, *data])
+    return tensor_file.encode(tensors)
 
 
 def decode(data: bytes, *, copy: bool = True) -> Tensors:
-    """The tensors of a file, sorted by name; AdapterError for anything that is no adapter.
+    """The tensors of a file, sorted by name; AdapterError for anything that is not an adapter.
 
     Values may still be infinite: judging them is the gate's work. Without `copy` the arrays are
     read-only views of `data`, which saves a reader of many adapters half its memory.
     """
     tensors: Tensors = {}
-    for entry in layout(data, len(data)).values():
+    for entry in parse_layout(data, len(data)).values():
         count = (entry.end - entry.begin) // _FLOAT.itemsize
         flat = np.frombuffer(data, dtype=_FLOAT, count=count, offset=entry.begin)
         array = flat.reshape(entry.shape)
@@ -78,12 +76,12 @@ def decode(data: bytes, *, copy: bool = True) -> Tensors:
     return tensors
 
 
-def layout(head: bytes, size: int) -> Layout:
+def parse_layout(head: bytes, size: int) -> Layout:
     """The tensors of an adapter's file of `size` bytes, from its head."""
     return tensor_file.parse(head, size, check=check_layout)
 
 
-def head_shapes(head: bytes) -> Shapes:
+def parse_head_shapes(head: bytes) -> Shapes:
     """Shapes of the adapter whose file would have this head."""
     entries = tensor_file.parse(head, None, check=check_layout)
     return {name: entry.shape for name, entry in entries.items()}
@@ -110,7 +108,7 @@ def open_file(
     return TensorFile(path, dtypes, check, most)
 
 
-def names(module: str) -> LoraNames:
+def tensor_names(module: str) -> LoraNames:
     """What PEFT calls the two tensors of a module."""
     stem = f"base_model.model.{module}.lora_"
     return LoraNames(f"{stem}A.weight", f"{stem}B.weight")
@@ -121,7 +119,7 @@ def side(name: str) -> str:
     """Which half of the pair a tensor is: A or B."""
     match = _NAME.fullmatch(name)
     if not match:
-        raise AdapterError("name", f"tensor {short(name)} is no LoRA matrix A or B")
+        raise AdapterError("name", f"tensor {clip_printable(name)} is no LoRA matrix A or B")
     return match["side"]
 
 
@@ -132,7 +130,7 @@ def shapes(adapter: Mapping[str, NDArray[np.float32]] | bytes, size: int | None 
     an update without reading all of it.
     """
     if isinstance(adapter, bytes):
-        entries = layout(adapter, len(adapter) if size is None else size)
+        entries = parse_layout(adapter, len(adapter) if size is None else size)
         return {name: entry.shape for name, entry in entries.items()}
     return {name: tuple(adapter[name].shape) for name in sorted(adapter)}
 
@@ -142,13 +140,15 @@ def shapes_digest(shapes: Mapping[str, Sequence[int]]) -> str:
     return fingerprint({name: list(shape) for name, shape in shapes.items()})
 
 
-def start(shapes: Mapping[str, tuple[int, ...]], rank: int, seed: int, round_: int = 0) -> Tensors:
+def init_adapter(
+    shapes: Mapping[str, tuple[int, ...]], rank: int, seed: int, round_: int = 0
+) -> Tensors:
     """The untrained adapter that every silo and the server make alike: A uniform, B zero.
 
-    A strategy that begins afresh in each round draws another one for it.
+    A strategy that starts anew in each round draws another one for it.
 
     A has PEFT's bound, 1 / sqrt(in). Numpy keeps Philox's raw bits stable between versions, but not
-    what Generator makes of them, so the floats are made here: 24 bits each, exact in fp32.
+    Generator's floats, so they are computed here from 24 bits each, exact in fp32.
     """
     stream = f"{seed}:{round_}" if round_ else f"{seed}"
     tensors: Tensors = {}
@@ -185,12 +185,14 @@ def frozen_rank(shapes: Mapping[str, Sequence[int]], rank: int) -> int:
 
 
 def target_names(names: Iterable[str]) -> list[str]:
-    """Full names of the modules that have an adapter, sorted: no suffix can match one too many."""
+    """Full names of the modules that have an adapter, sorted: a suffix could match others."""
     modules = {match["module"] for name in names if (match := _NAME.fullmatch(name))}
     return sorted(modules)
 
 
-def config(adapter: Adapter, source: str, targets: Sequence[str], frozen_rank: int = 0) -> bytes:
+def render_config(
+    adapter: Adapter, source: str, targets: Sequence[str], frozen_rank: int = 0
+) -> bytes:
     """adapter_config.json as PeftModel.from_pretrained loads it, with stable bytes.
 
     A frozen part adds to the rank; alpha grows with it, so that the scale stays alpha / rank.
@@ -226,13 +228,13 @@ class BaseName(NamedTuple):
     """A base model as PEFT and transformers name it."""
 
     name: str
-    """A folder, or an id of the Hugging Face hub; our own text where the base is neither."""
+    """A folder, or an id of the Hugging Face hub; otherwise spec.model.source."""
     revision: str = ""
-    """Of the hub's repository; empty: the newest, or no matter."""
+    """Revision of the hub's repository; empty: the newest, or not from the hub."""
 
 
 def base_name(source: str) -> BaseName:
-    """What `from_pretrained` takes for a spec.model.source, where it takes it at all."""
+    """What `from_pretrained` takes for a spec.model.source, where it can load it."""
     scheme, _, rest = source.partition(":")
     if scheme == "path":
         return BaseName(rest)
@@ -267,7 +269,7 @@ def split(tensors: Tensors, rank: int) -> Parts:
 
 
 def join(frozen: Tensors, trained: Tensors) -> Tensors:
-    """The whole of what `split` took apart."""
+    """The whole adapter from the parts that `split` returns."""
     if not frozen:
         return trained
     return {
@@ -288,7 +290,7 @@ def distance(a: Mapping[str, NDArray[np.float32]], b: Mapping[str, NDArray[np.fl
 
 
 def is_finite(tensors: Mapping[str, NDArray[np.float32]]) -> bool:
-    """Whether every value is a number: one NaN in one update would poison the whole mean."""
+    """Whether all values are finite: one NaN in one update would spoil the whole mean."""
     return all(bool(np.isfinite(array).all()) for array in tensors.values())
 
 
@@ -306,14 +308,14 @@ def _uniform(stream: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
 def _check_tensor(name: str, dtype: np.dtype[Any], shape: Sequence[int]) -> None:
     side(name)
     if dtype != np.float32:
-        raise AdapterError("dtype", f"{short(name)}: got {dtype}, expected float32")
+        raise AdapterError("dtype", f"{clip_printable(name)}: got {dtype}, expected float32")
     _check_matrix(name, shape)
 
 
 def _check_matrix(name: str, shape: Sequence[int]) -> None:
     if len(shape) != 2 or min(shape) < 1:
-        got = short(list(shape))
-        raise AdapterError("shape", f"{short(name)}: got {got}, expected two dimensions")
+        got = clip_printable(list(shape))
+        raise AdapterError("shape", f"{clip_printable(name)}: got {got}, expected two dimensions")
 
 
 def _check_pairs(names: Iterable[str]) -> None:

@@ -1,13 +1,13 @@
-"""Masks that cancel in a sum: each pair of silos shares one, added by one, taken off by the other.
+"""Masks that cancel in a sum: of each pair of silos, one adds their mask, one subtracts it.
 
-A silo's change becomes whole numbers of 32 bits, and the streams of all its pairs are added to
-them, modulo 2^32. What it sends looks like noise; the sum over all silos of the pairs is the sum of
-their numbers, to the bit and in any order.
+A silo's change is quantized to integers of 32 bits, and the mask streams of all its pairs are added
+modulo 2^32. What it sends looks like noise; the sum over all silos is the exact sum of their
+integers, in any order.
 
-Limits: all silos but two, with whoever reads the sum, learn the sum of these two. A silo's private
-key opens all masks it ever made. Two different changes under the same masks give their difference
-away, so a run that begins anew, with stores that were emptied, needs new keys. Nobody can tell
-which silo has sent nonsense.
+Limits: all silos but two, with the reader of the sum, learn the sum of these two. A silo's private
+key reveals all masks it ever made. Two changes under the same masks reveal their difference, so a
+run that starts again with emptied stores needs new keys. Nobody can tell which silo sent an invalid
+update.
 """
 
 import math
@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 
 from hansa.adapter import lora
 from hansa.adapter.tensor_file import Shapes, arrange
-from hansa.api.aggregation import Half
 from hansa.api.assignment import Assignment
 from hansa.api.bucket_documents import Counts, canonical, sha256
-from hansa.api.secure_aggregation import Masked, Masking, Secure
+from hansa.api.secure_aggregation import MaskedUpdate, Masking, SecureAggregation
 from hansa.api.status import RoundSettings
+from hansa.api.strategies import Half, WeightedMeanOptions
 from hansa.core.errors import InputError, PermanentError
-from hansa.crypto.public_keys import KEY_BYTES, raw
+from hansa.crypto.public_keys import KEY_BYTES, parse_public_key
 from hansa.crypto.sealing import OpeningKey
 
 if TYPE_CHECKING:
@@ -38,25 +38,25 @@ UNIT = 1024
 """Weights are whole numbers of this part of 1."""
 WORD = np.dtype("<u4")
 CHUNK = 2**16
-"""Values that are masked at a time: they and a stream of as many stay in a core's cache."""
+"""Values that are masked at a time, so that they and their mask stay in a core's cache."""
 _VERSION = "hansa/mask/1"
 _ROUNDING = 1e-6
 
 
-def bits(silos: int, clip: float) -> int:
-    """Bits behind the point, so that no sum of so many changes of that norm leaves 32 bits."""
+def count_fraction_bits(silos: int, clip: float) -> int:
+    """Fraction bits with which no sum of that many changes of that norm exceeds 32 bits."""
     fraction, exponent = math.frexp(clip)
     whole = exponent - 1 if fraction == 0.5 else exponent  # the logarithm, rounded up
     return 30 - (silos - 1).bit_length() - max(0, whole)
 
 
-def scale(norm: float, clip: float) -> float:
-    """What a change of that norm is multiplied by, so that it has the clip's at most."""
+def clip_factor(norm: float, clip: float) -> float:
+    """Factor that scales a change of that norm down to the clip norm."""
     return min(1.0, clip / norm) if norm else 1.0
 
 
-def settings_of(assignment: Assignment) -> tuple[Secure, Masking]:
-    """How an assignment masks; a permanent error where it says only half of it."""
+def require_masking(assignment: Assignment) -> tuple[SecureAggregation, Masking]:
+    """Both settings of masking; a permanent error where one is missing."""
     secure, masking = assignment.settings.aggregation.secure, assignment.masking
     if secure is None or masking is None:
         field = "masking" if masking is None else "settings.aggregation.secure"
@@ -64,29 +64,28 @@ def settings_of(assignment: Assignment) -> tuple[Secure, Masking]:
     return secure, masking
 
 
-def weight(settings: RoundSettings, counts: Counts) -> int:
-    """What a silo counts, in units; a mean counts all alike, and so does privacy, which tells of
-    no silo how much it has. Weights are public."""
+def choose_weight(settings: RoundSettings, counts: Counts) -> int:
+    """A silo's weight in units. Weights are public, so with privacy all silos have the same one."""
     aggregation = settings.aggregation
     if aggregation.strategy != "weighted-mean" or settings.privacy:
         return UNIT
-    by = counts.kept if aggregation.weight_by == "examples" else counts.succeeded
-    return max(1, min(UNIT, by))
+    options = aggregation.read(WeightedMeanOptions)
+    return max(1, min(UNIT, options.claim(counts.kept, counts.succeeded)))
 
 
-def described(assignment: Assignment, counts: Counts) -> Masked:
+def describe_masked(assignment: Assignment, counts: Counts) -> MaskedUpdate:
     """What the manifest of a masked update must say of it."""
-    secure, masking = settings_of(assignment)
-    return Masked(
+    secure, masking = require_masking(assignment)
+    return MaskedUpdate(
         epoch=masking.epoch,
-        peers=digest(masking.peers),
-        bits=bits(len(masking.peers), secure.clip_norm),
-        weight=weight(assignment.settings, counts),
+        peers=digest_peers(masking.peers),
+        bits=count_fraction_bits(len(masking.peers), secure.clip_norm),
+        weight=choose_weight(assignment.settings, counts),
     )
 
 
-def digest(peers: Mapping[str, str]) -> str:
-    """What stands for the silos of a sum and their keys."""
+def digest_peers(peers: Mapping[str, str]) -> str:
+    """Digest of the silos of a sum and their keys."""
     return sha256(canonical(dict(peers)))
 
 
@@ -98,11 +97,11 @@ def pair_keys(
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-    shared = {"version": _VERSION, "peers": digest(peers), **context}
+    shared = {"version": _VERSION, "peers": digest_peers(peers), **context}
     made = {}
     for other in sorted(peers.keys() - {name}):
         try:
-            public = X25519PublicKey.from_public_bytes(raw("x25519", peers[other]))
+            public = X25519PublicKey.from_public_bytes(parse_public_key("x25519", peers[other]))
             secret = own.private.exchange(public)
         except ValueError:  # a point with which every secret is the same
             raise InputError(
@@ -122,7 +121,7 @@ class Masks:
         self._zeros = bytes(CHUNK * WORD.itemsize)
         self._room = np.empty(CHUNK, WORD)
 
-    def put_on(self, values: Words) -> None:
+    def apply(self, values: Words) -> None:
         """Mask the next values, in place."""
         for begin in range(0, len(values), CHUNK):
             piece = values[begin : begin + CHUNK]
@@ -143,39 +142,38 @@ def _stream(key: bytes) -> "CipherContext":
     return Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor()
 
 
-def encode(change: NDArray[np.float64], factor: float, bits_: int) -> Words:
+def quantize(change: NDArray[np.float64], factor: float, bits_: int) -> Words:
     """A change, times a factor, as whole numbers of 2^-bits; negative ones modulo 2^32."""
     whole = np.rint(change * math.ldexp(factor, bits_))
     return whole.astype("<i4").view(WORD)
 
 
-def decode(total: Words, weight: int, bits_: int) -> NDArray[np.float64]:
+def dequantize(total: Words, weight: int, bits_: int) -> NDArray[np.float64]:
     """The mean that a sum stands for, where `weight` is that of all silos together."""
     summed: NDArray[np.float64] = total.view("<i4").astype(np.float64)
     summed /= math.ldexp(weight / UNIT, bits_)
     return summed
 
 
-def most_norm(clip: float, weight: int, bits_: int, silos: int, values: int) -> float:
-    """Norm of a mean at most, where every silo kept to the clip: what rounding adds is counted."""
+def max_mean_norm(clip: float, weight: int, bits_: int, silos: int, values: int) -> float:
+    """Largest norm of a mean of clipped changes, rounding included."""
     rounding = 0.5 * silos * math.sqrt(values) / math.ldexp(weight / UNIT, bits_)
     return clip * (1 + _ROUNDING) + rounding
 
 
-def trained(shapes: Shapes, half: Half) -> list[str]:
-    """Names of the tensors that a body has numbers of, in its order."""
+def list_trained(shapes: Shapes, half: Half) -> list[str]:
+    """Names of the trained tensors, in the order of a masked update."""
     return [name for name in sorted(shapes) if half in ("both", lora.side(name))]
 
 
-def count(shapes: Shapes, names: Sequence[str]) -> int:
+def count_values(shapes: Shapes, names: Sequence[str]) -> int:
     """Values of some tensors together."""
     return sum(math.prod(shapes[name]) for name in names)
 
 
-def context(assignment: Assignment) -> dict[str, Any]:
-    """What the masks of an epoch are for, alike for all silos: in another run, round or epoch, or
-    with other settings, they are others."""
-    secure, masking = settings_of(assignment)
+def mask_context(assignment: Assignment) -> dict[str, Any]:
+    """What the masks depend on, alike for all silos: run, round, epoch and settings."""
+    secure, masking = require_masking(assignment)
     return {
         "run": assignment.storage.prefix,
         "epoch": masking.epoch,
@@ -185,10 +183,10 @@ def context(assignment: Assignment) -> dict[str, Any]:
 
 
 _OWN = {"environment", "world", "options", "demonstrations", "demonstrationsFrom"}
-"""Inputs that each silo has for itself."""
+"""Inputs that differ between silos."""
 
 
-def masked(
+def mask_update(
     assignment: Assignment,
     own_key: OpeningKey,
     own: lora.Tensors,
@@ -198,19 +196,21 @@ def masked(
 ) -> bytes:
     """What a silo sends of its update, whose change has that norm: a head and masked numbers.
 
-    It follows from stored files and keys alone: to the bit, on any machine.
+    It depends on stored files and keys alone, so every machine computes the same bytes.
     """
-    (secure, masking), said = settings_of(assignment), described(assignment, counts)
+    (secure, masking), said = require_masking(assignment), describe_masked(assignment, counts)
     shapes = lora.shapes(own)
-    names = trained(shapes, assignment.settings.aggregation.half(assignment.round))
-    factor = scale(norm, secure.clip_norm) * said.weight / UNIT
+    names = list_trained(shapes, assignment.settings.aggregation.half(assignment.round))
+    factor = clip_factor(norm, secure.clip_norm) * said.weight / UNIT
     name = assignment.environment
-    keys = pair_keys(own_key, name, masking.peers, context(assignment))
+    keys = pair_keys(own_key, name, masking.peers, mask_context(assignment))
     head, _ = arrange(shapes)
-    return body(head, numbers(own, start, names, factor, said.bits), Masks(name, keys))
+    return write_masked(
+        head, quantize_change(own, start, names, factor, said.bits), Masks(name, keys)
+    )
 
 
-def numbers(
+def quantize_change(
     own: lora.Tensors, start: lora.Tensors, names: Sequence[str], factor: float, bits_: int
 ) -> Iterator[Words]:
     """A silo's change as whole numbers, some at a time, in the order of the names."""
@@ -219,13 +219,13 @@ def numbers(
         for begin in range(0, mine.size, CHUNK):
             change = mine[begin : begin + CHUNK].astype(np.float64)
             change -= theirs[begin : begin + CHUNK]
-            yield encode(change, factor, bits_)
+            yield quantize(change, factor, bits_)
 
 
-def body(head: bytes, pieces: Iterator[Words], masks: Masks) -> bytes:
+def write_masked(head: bytes, pieces: Iterator[Words], masks: Masks) -> bytes:
     """What a silo sends: the head that a plain adapter has, and its masked numbers."""
     whole = bytearray(head)
     for piece in pieces:
-        masks.put_on(piece)
+        masks.apply(piece)
         whole += piece.data
     return bytes(whole)

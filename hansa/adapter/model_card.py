@@ -40,7 +40,7 @@ _PROMPT = (
 )
 
 
-class Tokens(NamedTuple):
+class TokenizerPrompts(NamedTuple):
     """What a tokenizer's files say about prompts."""
 
     template: str
@@ -49,7 +49,7 @@ class Tokens(NamedTuple):
     """Special tokens that a template may name, such as bos_token."""
 
 
-class Public(NamedTuple):
+class PublishedCard(NamedTuple):
     """What the card of a published adapter says beside, and what it calls things."""
 
     base: BaseName
@@ -63,7 +63,7 @@ class Public(NamedTuple):
 
 
 def write(federation: Federation, round_: int, folder: Path, environment: str = "") -> bool:
-    """Write the card beside the adapter; false where a README of somebody else's is there."""
+    """Write the card beside the adapter; false where there is a README of another author."""
     target = folder / NAME
     if target.exists() and not _is_card(target):
         return False
@@ -72,13 +72,15 @@ def write(federation: Federation, round_: int, folder: Path, environment: str = 
 
 
 def render(
-    federation: Federation, round_: int, environment: str = "", public: Public | None = None
+    federation: Federation, round_: int, environment: str = "", public: PublishedCard | None = None
 ) -> str:
     """The card of a round's global adapter, or of what an environment serves itself."""
     source = federation.spec.model.source
     tokens = _read_tokens(source)
     if public:
-        source = _source(public.base)
+        source = _format_source(public.base)
+    adapter = public.adapter if public else "."
+    place = ", run in this folder" if adapter == "." else ""
     matter = {
         "base_model": base_name(source).name,
         "base_model_relation": "adapter",
@@ -90,41 +92,37 @@ def render(
     return "\n".join(
         [
             f"---\n{yaml.safe_dump(matter, sort_keys=False)}---\n",
-            _about(federation, round_, environment, source),
+            _render_title(federation, round_, environment, source),
             *([public.sections] if public else []),
             _PROMPT,
-            _format(tokens),
-            f"The first turn of an episode in plain transformers and PEFT{_where(public)}:\n",
-            f"```python\n{_code(source, tokens, public.adapter if public else '.')}\n```",
-            _automatic(source, public),
+            _render_format(tokens),
+            f"The first turn of an episode in plain transformers and PEFT{place}:\n",
+            f"```python\n{_render_code(source, tokens, adapter)}\n```",
+            _render_auto_class(source, adapter),
         ]
     )
 
 
-def _source(base: BaseName) -> str:
+def _format_source(base: BaseName) -> str:
     """A base as spec.model.source has it."""
     if base.name.startswith("builtin:"):
         return base.name
     return f"hf:{base.name}@{base.revision}" if base.revision else f"hf:{base.name}"
 
 
-def _where(public: Public | None) -> str:
-    return "" if public and public.adapter != "." else ", run in this folder"
-
-
 def _is_card(path: Path) -> bool:
     with suppress(OSError, UnicodeDecodeError):
-        return is_own(path.read_text(), "library_name: peft\n")
+        return is_hansa_card(path.read_text(), "library_name: peft\n")
     return False
 
 
-def is_own(text: str, line: str = "") -> bool:
+def is_hansa_card(text: str, line: str = "") -> bool:
     """Whether a README is a card of Hansa's, with a line that it must have."""
     matter, _, _ = text.removeprefix("---\n").partition("---\n")
     return line in matter and "- hansa\n" in matter
 
 
-def _about(federation: Federation, round_: int, environment: str, source: str) -> str:
+def _render_title(federation: Federation, round_: int, environment: str, source: str) -> str:
     worlds = ", ".join(
         sorted({f"`{each.world or each.name}`" for each in federation.spec.environments})
     )
@@ -133,11 +131,11 @@ def _about(federation: Federation, round_: int, environment: str, source: str) -
         f"# {federation.metadata.name}, round {round_}\n\n"
         f"A LoRA adapter for an agent of text{whose}. The base is `{source}`,"
         f" the worlds are {worlds}.\n\n"
-        f"{_privacy(federation).rstrip()}\n"
+        f"{_render_privacy(federation).rstrip()}\n"
     )
 
 
-def _privacy(federation: Federation) -> str:
+def _render_privacy(federation: Federation) -> str:
     """What single records were protected by, or that they were not."""
     privacy = federation.spec.privacy
     if privacy is None:
@@ -153,13 +151,13 @@ def _privacy(federation: Federation) -> str:
     )
 
 
-def _format(tokens: Tokens | None) -> str:
+def _render_format(tokens: TokenizerPrompts | None) -> str:
     if tokens is None:
         return (
             "The chat template is that of the base's tokenizer. Without one, an observation is\n"
             "followed by a newline and `> `, and an action by the end token and a newline.\n"
         )
-    shown = _dialogue(tokens)
+    shown = _render_dialogue(tokens)
     if shown is None:
         return "The chat template is that of the base's tokenizer.\n"
     return (
@@ -168,7 +166,7 @@ def _format(tokens: Tokens | None) -> str:
     )
 
 
-def _code(source: str, tokens: Tokens | None, adapter: str = ".") -> str:
+def _render_code(source: str, tokens: TokenizerPrompts | None, adapter: str) -> str:
     """Lines of Python; they need no more of Hansa than the folder of a builtin base."""
     is_found = source.startswith(("builtin:", "path:", "hf:"))
     remark = "" if is_found else f"  # your copy of {source}"
@@ -177,13 +175,13 @@ def _code(source: str, tokens: Tokens | None, adapter: str = ".") -> str:
         "from peft import PeftModel",
         "from transformers import AutoModelForCausalLM, AutoTokenizer",
         "",
-        f"source = {base_code(source)}{remark}",
+        f"source = {render_base_code(source)}{remark}",
         "tokenizer = AutoTokenizer.from_pretrained(source)",
         "base = AutoModelForCausalLM.from_pretrained(source)",
         f"agent = PeftModel.from_pretrained(base, {json.dumps(adapter)}).eval(){place}",
         "",
         f"observation = {json.dumps(FIRST)}",
-        *_prompt_lines(tokens),
+        *_render_prompt_lines(tokens),
         'prompt = tokenizer(text, add_special_tokens=False, return_tensors="pt")',
         "written = agent.generate(**prompt, max_new_tokens=64, do_sample=False)",
         'answer = written[0, prompt["input_ids"].shape[1] :]',
@@ -197,7 +195,7 @@ def _code(source: str, tokens: Tokens | None, adapter: str = ".") -> str:
     return "\n".join(lines)
 
 
-def base_code(source: str) -> str:
+def render_base_code(source: str) -> str:
     """Python for what `from_pretrained` takes; a base that nobody but you can find is `base`."""
     scheme, _, rest = source.partition(":")
     if scheme == "builtin":
@@ -208,7 +206,7 @@ def base_code(source: str) -> str:
     return json.dumps(base_name(source).name if scheme == "hf" else "base")
 
 
-def _prompt_lines(tokens: Tokens | None) -> list[str]:
+def _render_prompt_lines(tokens: TokenizerPrompts | None) -> list[str]:
     plain = 'text = observation + "\\n> "'
     turns = 'messages = [{"role": "user", "content": observation}]'
     how = "tokenize=False, add_generation_prompt=True"
@@ -218,33 +216,33 @@ def _prompt_lines(tokens: Tokens | None) -> list[str]:
     return [turns, applied] if tokens.template else [plain]
 
 
-def _automatic(source: str, public: Public | None) -> str:
+def _render_auto_class(source: str, adapter: str) -> str:
     if not source.startswith(("path:/", "hf:")):
         return ""
-    given = json.dumps(public.adapter) if public and public.adapter != "." else "folder"
-    return f"\n`AutoPeftModelForCausalLM.from_pretrained({given})` finds the base by itself.\n"
+    given = "folder" if adapter == "." else json.dumps(adapter)
+    return f"\n`AutoPeftModelForCausalLM.from_pretrained({given})` finds the base on its own.\n"
 
 
 # -- the base's tokenizer, read without any library for models -------------------------------------
 
 
-def _read_tokens(source: str) -> Tokens | None:
+def _read_tokens(source: str) -> TokenizerPrompts | None:
     """What the base's files say; None where the base is not on this machine."""
-    folder = local_folder(source)
+    folder = find_local_folder(source)
     if folder is None:
         return None
     try:
         config = json.loads((folder / "tokenizer_config.json").read_text())
-        specials = {k: _text(v) for k, v in config.items() if k.endswith("_token")}
+        specials = {k: _get_token_text(v) for k, v in config.items() if k.endswith("_token")}
         template = config.get("chat_template") or ""
         with suppress(FileNotFoundError):
             template = (folder / "chat_template.jinja").read_text()
     except (OSError, ValueError, AttributeError):
         return None
-    return Tokens(template, specials) if isinstance(template, str) else None
+    return TokenizerPrompts(template, specials) if isinstance(template, str) else None
 
 
-def local_folder(source: str) -> Path | None:
+def find_local_folder(source: str) -> Path | None:
     """Where a base lies on this machine; None where it does not."""
     scheme, _, rest = source.partition(":")
     if scheme == "path":
@@ -255,12 +253,12 @@ def local_folder(source: str) -> Path | None:
     return Path(spec.submodule_search_locations[0]) / "models" / "builtin" / rest
 
 
-def _text(token: Any) -> str:
+def _get_token_text(token: Any) -> str:
     """A special token's text: files have it bare, or as an object."""
     return str((token.get("content") if isinstance(token, dict) else token) or "")
 
 
-def _dialogue(tokens: Tokens) -> str | None:
+def _render_dialogue(tokens: TokenizerPrompts) -> str | None:
     """Two observations and an action as the agent reads them, or None if the template fails."""
     if not tokens.template:
         end = tokens.specials.get("eos_token", "")

@@ -1,4 +1,4 @@
-"""A PEFT adapter's folder as anybody may bring it, opened and checked."""
+"""A PEFT adapter's folder from any source, opened and checked."""
 
 import json
 import math
@@ -16,7 +16,7 @@ FITS = "expected the folder of a LoRA adapter that PEFT has saved"
 
 
 @dataclass(frozen=True)
-class Folder:
+class PeftFolder:
     """An adapter with its config."""
 
     path: Path
@@ -34,7 +34,7 @@ class Folder:
     @cached_property
     def rank(self) -> int:
         """Its rank, the same in all layers."""
-        return _rank(self.file.layout)
+        return _find_rank(self.file.layout)
 
     @cached_property
     def scale(self) -> float:
@@ -49,55 +49,49 @@ class Folder:
 
     def sizes(self) -> dict[str, tuple[int, int]]:
         """Outputs and inputs of each layer."""
-        names = {module: lora.names(module) for module in self.modules}
+        names = {module: lora.tensor_names(module) for module in self.modules}
         layout = self.file.layout
         return {m: (layout[n.b].shape[0], layout[n.a].shape[1]) for m, n in names.items()}
 
 
-def open_folder(path: Path) -> Folder:
+def open_folder(path: Path) -> PeftFolder:
     """The adapter of a folder, or an InputError that says why it is none of plain LoRA."""
-    config = _config(path)
-    for feature, name in (("use_dora", "DoRA"), ("alpha_pattern", "alpha_pattern")):
-        if config.get(feature):
-            raise InputError(f"{path}: got an adapter with {name}, expected plain LoRA")
     try:
+        config = _read_config(path)
+        for feature, name in (("use_dora", "DoRA"), ("alpha_pattern", "alpha_pattern")):
+            if config.get(feature):
+                raise InputError(f"{path}: got an adapter with {name}, expected plain LoRA")
         file = open_tensors(path / bucket_keys.ADAPTER)
     except OSError as error:
-        raise InputError(
-            f"{path}: got no {bucket_keys.ADAPTER} ({error.strerror}), {FITS}"
-        ) from None
+        name = Path(error.filename or path).name
+        raise InputError(f"{path}: got no {name} ({error.strerror}), {FITS}") from None
     except lora.AdapterError as error:
         raise InputError(f"{path / bucket_keys.ADAPTER}: {error.message}") from None
-    return Folder(path, config, file)
+    return PeftFolder(path, config, file)
 
 
 def open_tensors(path: Path) -> TensorFile:
-    """An adapter of anybody's; one whose header was read shortly before is not read again."""
+    """An adapter's tensors in any float type; the last few headers are cached."""
     return lora.open_file(path, FLOATS, _check_layout)
 
 
-def _config(path: Path) -> dict[str, Any]:
+def _read_config(path: Path) -> dict[str, Any]:
+    where = path / bucket_keys.CONFIG
     try:
-        config = json.loads((path / bucket_keys.CONFIG).read_text())
-    except OSError as error:
-        raise InputError(
-            f"{path}: got no {bucket_keys.CONFIG} ({error.strerror}), {FITS}"
-        ) from None
+        config = json.loads(where.read_text())
     except ValueError:
-        raise InputError(f"{path / bucket_keys.CONFIG}: got no JSON, {FITS}") from None
+        raise InputError(f"{where}: got no JSON, {FITS}") from None
     alpha = config.get("lora_alpha") if isinstance(config, dict) else None
     if not isinstance(alpha, int | float) or not math.isfinite(alpha):
-        raise InputError(
-            f"{path / bucket_keys.CONFIG}: lora_alpha: got {alpha!r}, expected a number"
-        )
+        raise InputError(f"{where}: lora_alpha: got {alpha!r}, expected a number")
     assert isinstance(config, dict)  # noqa: S101  # or it would have no alpha
     return config
 
 
 def _check_layout(layout: Layout) -> None:
-    """Refuse what is no adapter, or has ranks of its own in some layers."""
+    """Refuse a file that is not an adapter, or has different ranks in its layers."""
     lora.check_layout(layout)
-    rank = _rank(layout)
+    rank = _find_rank(layout)
     for name, entry in layout.items():
         try:
             lora.check_rank(name, entry.shape, rank)
@@ -105,6 +99,6 @@ def _check_layout(layout: Layout) -> None:
             raise lora.AdapterError("shape", f"{error.message} in all layers") from None
 
 
-def _rank(layout: Layout) -> int:
-    """Of the first layer, by name."""
+def _find_rank(layout: Layout) -> int:
+    """Rank of the first layer by name."""
     return next(e.shape[0] for name, e in layout.items() if lora.side(name) == "A")

@@ -1,8 +1,8 @@
 """Safetensors files: read without trust, by ranges, and written with stable bytes.
 
-The library reads a file whole and crashes on some broken ones; files here come from other parties
-and may be larger than memory. So the header has a strict reader of its own, tensors are read with
-pread (a map would count as the process's memory), and whatever is wrong ends in an AdapterError.
+The safetensors library reads whole files and crashes on some broken ones; files here come from
+other parties and may be larger than memory. So the header has a strict parser, tensors are read
+with pread (mmap would count as the process's memory), and every fault raises AdapterError.
 """
 
 import json
@@ -10,6 +10,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
+from io import FileIO
 from pathlib import Path
 from threading import Lock
 from typing import Any, Literal, NamedTuple, Self
@@ -27,7 +28,7 @@ AdapterReason = Literal["truncated", "header", "duplicate", "offsets", "dtype", 
 """What can be wrong with an adapter; the message beside it is the sentence for the log."""
 
 MAX_HEADER = 16 * 2**20
-"""Bytes of a header at most: room for 100,000 tensors, no room to exhaust the reader's memory."""
+"""Most bytes of a header: enough for 100,000 tensors, too few to exhaust memory."""
 
 FLOAT32: Sequence[str] = ("F32",)
 FLOATS: Sequence[str] = ("F32", "F16", "BF16")
@@ -89,9 +90,9 @@ def parse(
 
     Without a size, they are those of the file that such a head belongs to.
 
-    The members of a round have equal heads, as a rule, and reading one takes longer than a mean:
-    equal heads are read, and checked by `check`, only once. Heads are read one at a time, however
-    many threads ask: while it is read, one takes some twenty times its size.
+    The members of a round usually have equal heads, and parsing one takes longer than a mean: equal
+    heads are parsed and checked only once. Threads parse one head at a time, since parsing takes
+    about twenty times its size in memory.
     """
     with _READING:
         if len(head) > _KEPT_HEAD:
@@ -101,9 +102,9 @@ def parse(
 
 def _parse(head: bytes, size: int | None, dtypes: tuple[str, ...], check: Check | None) -> Layout:
     begin = head_size(head)
-    header = _header(head, begin)
+    header = _parse_header(head, begin)
     named = {name: value for name, value in header.items() if name != _METADATA}
-    entries = [_entry(name, named[name], begin, dtypes) for name in named]
+    entries = [_parse_entry(name, named[name], begin, dtypes) for name in named]
     _check_cover(entries, begin, size)
     layout = {entry.name: entry for entry in sorted(entries, key=lambda entry: entry.name)}
     if check:
@@ -117,8 +118,8 @@ _parse_once = lru_cache(maxsize=4)(_parse)
 def arrange(shapes: Mapping[str, Sequence[int]]) -> tuple[bytes, Layout]:
     """The head of a file of fp32 tensors and where each lies, with names sorted.
 
-    The library orders by its own rule and may change it; a byte promise needs its own writer.
-    Not to be changed: one aggregation writes several files of the same shapes.
+    The library's order may change between versions, so stable bytes need a writer of our own.
+    Do not change the result: it is cached.
     """
     return _arrange(tuple((name, tuple(shapes[name])) for name in sorted(shapes)))
 
@@ -126,23 +127,29 @@ def arrange(shapes: Mapping[str, Sequence[int]]) -> tuple[bytes, Layout]:
 @lru_cache(maxsize=4)
 def _arrange(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> tuple[bytes, Layout]:
     header: dict[str, Any] = {_METADATA: {"format": "pt"}}  # transformers refuses a file without it
-    spans: list[tuple[str, tuple[int, ...], int, int]] = []
     begin = 0
     for name, shape in shapes:
         end = begin + math.prod(shape) * _SIZES["F32"]
         header[name] = {"dtype": "F32", "shape": shape, "data_offsets": (begin, end)}
-        spans.append((name, shape, begin, end))
         begin = end
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % _ALIGN)
     head = len(text).to_bytes(_LENGTH, "little") + text
-    origin = len(head)
-    return head, {
-        n: TensorEntry(n, "F32", shape, origin + b, origin + e) for n, shape, b, e in spans
-    }
+    layout: Layout = {}
+    for name, shape in shapes:
+        begin, end = header[name]["data_offsets"]
+        layout[name] = TensorEntry(name, "F32", shape, len(head) + begin, len(head) + end)
+    return head, layout
 
 
-def most_head(shapes: Mapping[str, Sequence[int]]) -> int:
+def encode(tensors: Mapping[str, Float32]) -> bytes:
+    """Safetensors of fp32 with names sorted, so that equal tensors are equal bytes."""
+    head, _ = arrange({name: array.shape for name, array in tensors.items()})
+    data = [np.ascontiguousarray(tensors[name], dtype=_FLOAT).tobytes() for name in sorted(tensors)]
+    return b"".join([head, *data])
+
+
+def max_head_size(shapes: Mapping[str, Sequence[int]]) -> int:
     """Bytes of a header of tensors of those shapes at most: other writers space it otherwise."""
     return min(MAX_HEADER, 2 * len(arrange(shapes)[0]) + 64 * 2**10)
 
@@ -152,7 +159,23 @@ def data_size(shapes: Mapping[str, Sequence[int]]) -> int:
     return sum(math.prod(shape) for shape in shapes.values()) * _FLOAT.itemsize
 
 
-class TensorFile:
+class _OpenFile:
+    """A file that is closed when a `with` block ends."""
+
+    _file: FileIO
+
+    def close(self) -> None:
+        """Close the file; one that is written is complete once every tensor was."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class TensorFile(_OpenFile):
     """A file whose tensors are read by ranges, so that memory does not grow with its size."""
 
     def __init__(
@@ -189,7 +212,7 @@ class TensorFile:
     def values(self, name: str, begin: int, end: int, room: Float32 | None = None) -> Float32:
         """Values `begin` to `end` of a tensor, as they lie in the file.
 
-        They may be read into `room`, which saves a loop over many of them the memory's first touch.
+        `room` is an array to read into, which saves allocating memory in a loop.
         """
         entry = self.layout[name]
         width = _SIZES[entry.dtype]
@@ -207,11 +230,11 @@ class TensorFile:
         """Its tensors' names as they lie."""
         return sorted(self.layout, key=lambda name: self.layout[name].begin)
 
-    def lies_like(self, other: "TensorFile") -> bool:
+    def has_same_layout(self, other: "TensorFile") -> bool:
         """Whether both have the same tensors, in fp32, at the same places of their data."""
         if any(entry.dtype != "F32" for entry in self.layout.values()):
             return False
-        if self.layout is other.layout:  # as a rule: `parse` keeps the last few
+        if self.layout is other.layout:  # usual, since `parse` caches the last few
             return True
         if any(entry.dtype != "F32" for entry in other.layout.values()):
             return False
@@ -220,7 +243,7 @@ class TensorFile:
     def stretch(self, begin: int, end: int, room: Float32 | None = None) -> Float32:
         """Values `begin` to `end` of the whole file, counted over its fp32 tensors as they lie.
 
-        A file has hundreds of small tensors: who needs no names reads it in fewer, longer pieces.
+        A file has hundreds of small tensors: reading across them takes fewer, longer reads.
         """
         values = np.empty(end - begin, dtype=_FLOAT) if room is None else room[: end - begin]
         self._fill(values.data.cast("B"), self._origin + begin * _FLOAT.itemsize)
@@ -246,16 +269,6 @@ class TensorFile:
             into[:] = self.values(name, row * columns + begin, row * columns + end, into)
         return made
 
-    def close(self) -> None:
-        """Give the file back."""
-        self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def _bytes(self, offset: int, length: int) -> bytes:
         data = bytearray(length)
         self._fill(memoryview(data), offset)
@@ -270,7 +283,7 @@ class TensorFile:
             got += count
 
 
-class TensorWriter:
+class TensorWriter(_OpenFile):
     """A file of fp32 tensors whose shapes are known; they come in any order, from any thread."""
 
     def __init__(self, path: Path, shapes: Mapping[str, Sequence[int]]) -> None:
@@ -278,7 +291,7 @@ class TensorWriter:
         self._origin = len(head)
         self._file = path.open("wb", buffering=0)
         self._put(head, 0)
-        # Zeros until they are written, which cost no disk.
+        # A sparse file until the tensors are written.
         self._file.truncate(max([len(head), *(entry.end for entry in self._layout.values())]))
 
     def write(self, name: str, array: NDArray[Any]) -> None:
@@ -291,16 +304,6 @@ class TensorWriter:
     def write_stretch(self, begin: int, values: Float32) -> None:
         """Put values into their place, counted over all tensors as they lie: sorted by name."""
         self._put(values.data.cast("B"), self._origin + begin * _FLOAT.itemsize)
-
-    def close(self) -> None:
-        """The file is whole when every tensor was written."""
-        self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _put(self, data: bytes | memoryview, offset: int) -> None:
         view, done = memoryview(data), 0
@@ -315,12 +318,14 @@ def _as_float32(raw: NDArray[np.uint8], dtype: str) -> Float32:
     return wide.view(np.float32)  # BF16 is the upper half of an fp32
 
 
-def _header(data: bytes, end: int) -> dict[str, Any]:
+def _parse_header(data: bytes, end: int) -> dict[str, Any]:
     if end > len(data):
         raise AdapterError("truncated", f"header of {end} bytes in a file of {len(data)}")
     try:
         text = data[_LENGTH:end].decode()
-        header = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+        header = json.loads(
+            text, object_pairs_hook=_require_unique, parse_constant=_refuse_constant
+        )
     except (ValueError, RecursionError):
         raise AdapterError("header", "the header is no JSON") from None
     if not isinstance(header, dict):
@@ -328,65 +333,68 @@ def _header(data: bytes, end: int) -> dict[str, Any]:
     return header
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _require_unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     document = dict(pairs)
     if len(document) != len(pairs):
         raise AdapterError("duplicate", "the header names a tensor twice")
     return document
 
 
-def _no_constant(name: str) -> None:
+def _refuse_constant(name: str) -> None:
     raise ValueError(name)
 
 
 _MOST_DIMENSIONS = 8
-"""The product of many numbers takes time that grows with their square."""
+"""Multiplying many large dimensions would take quadratic time."""
 
 
-def _entry(name: str, value: Any, origin: int, dtypes: Sequence[str]) -> TensorEntry:
+def _parse_entry(name: str, value: Any, origin: int, dtypes: Sequence[str]) -> TensorEntry:
     if not isinstance(value, dict) or value.keys() != {"dtype", "shape", "data_offsets"}:
-        raise AdapterError("header", f"{short(name)}: expected dtype, shape and data_offsets")
+        raise AdapterError(
+            "header", f"{clip_printable(name)}: expected dtype, shape and data_offsets"
+        )
     dtype = value["dtype"]
     if dtype not in dtypes:
         wanted = " or ".join(dtypes)
-        raise AdapterError("dtype", f"{short(name)}: got {short(dtype)}, expected {wanted}")
-    shape, offsets = _numbers(name, value["shape"]), _numbers(name, value["data_offsets"])
+        raise AdapterError(
+            "dtype", f"{clip_printable(name)}: got {clip_printable(dtype)}, expected {wanted}"
+        )
+    shape, offsets = (
+        _parse_numbers(name, value["shape"]),
+        _parse_numbers(name, value["data_offsets"]),
+    )
     if len(shape) > _MOST_DIMENSIONS:
-        raise AdapterError("header", f"{short(name)}: got {len(shape)} dimensions, expected two")
+        raise AdapterError(
+            "header", f"{clip_printable(name)}: got {len(shape)} dimensions, expected two"
+        )
     if len(offsets) != 2:
-        raise AdapterError("offsets", f"{short(name)}: expected a begin and an end")
+        raise AdapterError("offsets", f"{clip_printable(name)}: expected a begin and an end")
     begin, end = offsets
     if end - begin != math.prod(shape) * _SIZES[dtype]:
-        raise AdapterError("offsets", f"{short(name)}: offsets do not fit the shape")
+        raise AdapterError("offsets", f"{clip_printable(name)}: offsets do not fit the shape")
     return TensorEntry(name, dtype, tuple(shape), origin + begin, origin + end)
 
 
-def _numbers(name: str, value: Any) -> list[int]:
-    if not isinstance(value, list):
-        raise AdapterError("header", f"{short(name)}: expected a list of whole numbers")
-    for number in value:
-        if type(number) is not int or not 0 <= number < _LARGEST:
-            raise AdapterError("header", f"{short(name)}: expected a list of whole numbers")
-    return value
+def _parse_numbers(name: str, value: Any) -> list[int]:
+    if isinstance(value, list) and all(type(n) is int and 0 <= n < _LARGEST for n in value):
+        return value
+    raise AdapterError("header", f"{clip_printable(name)}: expected a list of whole numbers")
 
 
 def _check_cover(entries: Sequence[TensorEntry], begin: int, size: int | None) -> None:
-    """Tensors lie side by side and fill the file: no gap hides bytes, no overlap shares them."""
+    """Tensors must be contiguous and fill the file: no gaps, no overlaps."""
     at = begin
     for entry in sorted(entries, key=lambda entry: (entry.begin, entry.end)):
         if entry.begin != at:
             where = f"begins at {entry.begin - begin}, expected {at - begin}"
-            raise AdapterError("offsets", f"{short(entry.name)}: {where}")
+            raise AdapterError("offsets", f"{clip_printable(entry.name)}: {where}")
         at = entry.end
-    if size is None:
-        return
-    if at > size:
-        raise AdapterError("truncated", f"got {size} bytes, expected {at}")
-    if at < size:
-        raise AdapterError("offsets", f"got {size} bytes, expected {at}")
+    if size is not None and at != size:
+        reason: AdapterReason = "truncated" if at > size else "offsets"
+        raise AdapterError(reason, f"got {size} bytes, expected {at}")
 
 
-def short(value: object) -> str:
-    """A stranger's text, fit for a line of a log."""
+def clip_printable(value: object) -> str:
+    """Untrusted text, short and printable for a log line."""
     text = str(value)[:120]
     return "".join(c if c.isprintable() else "?" for c in text)

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationError
 
-from hansa.api.aggregation import DEFAULT_RATIOS
 from hansa.api.bucket_documents import (
     AuditHead,
     Count,
@@ -19,18 +18,18 @@ from hansa.api.bucket_documents import (
     StartAdapter,
 )
 from hansa.api.endpoint import Endpoint
-from hansa.api.probes import ProbeFigures, are_asked
+from hansa.api.probes import ProbeFigures, are_expected
 from hansa.api.secure_aggregation import Epoch, Masking
 from hansa.api.spec import S3, Adapter, Model, ModelSource
 from hansa.api.status import RoundSettings
 from hansa.api.task_kinds import Rates
 from hansa.core.errors import PermanentError
 from hansa.core.model import Sha256OrEmpty
-from hansa.validation.messages import first_misfit
+from hansa.validation.messages import describe_first_misfit
 
 ENV_ASSIGNMENT = "HANSA_ASSIGNMENT"
 ENV_ORDER = "HANSA_ORDER"
-"""What a silo's client gets instead, where the silo follows somebody else's orders."""
+"""What a remote silo's client gets instead of an assignment."""
 ENV_REPORT = "HANSA_REPORT"
 """File the report goes to; absent: the Pod's termination log."""
 ENV_PROGRESS = "HANSA_PROGRESS"
@@ -40,7 +39,7 @@ ENV_WORLD_MODULES = "HANSA_WORLD_MODULES"
 ENV_WORLD_COMMANDS = "HANSA_WORLD_COMMANDS"
 """Commands, separated by commas, that the options of world `proxy` may begin with."""
 ENV_HARNESS_LOG = "HANSA_HARNESS_LOG"
-"""File that what harnesses of world `proxy` print is added to; absent: nobody reads it."""
+"""File to which the output of harnesses of world `proxy` is appended; absent: it is dropped."""
 ENV_MODEL_CACHE = "HANSA_MODEL_CACHE"
 """Folder where downloaded base models are kept between Jobs."""
 ENV_IMAGE = "HANSA_IMAGE"
@@ -96,7 +95,7 @@ class Assignment(Model):
     """Where this silo has the base model; absent: `model.source`. Results do not follow from it."""
     own_manifest: Sha256OrEmpty | None = None
     """Digest of the silo's own update of `start.round` as it answered with it; empty: it knows of
-    none, and tries none. Absent: whoever coordinates holds the bucket, and nothing is compared."""
+    none, and tries none. Absent: the coordinator holds the bucket, and nothing is compared."""
     evaluate: bool = True
     """Whether the client evaluates the start adapter first."""
     alone_rounds: Count = 0
@@ -121,7 +120,7 @@ class Assignment(Model):
         return self.demonstrations
 
     @property
-    def turns_from(self) -> Endpoint | None:
+    def turn_endpoint(self) -> Endpoint | None:
         """Who writes the agent's turns; None: the client itself."""
         engine = self.settings.exploration.engine
         if engine == "openai" and self.endpoint is None:
@@ -140,7 +139,7 @@ class Assignment(Model):
         }
 
     def inputs(self) -> dict[str, Any]:
-        """All that the result follows from; attempt, endpoint and image are no part of it."""
+        """All that the result depends on; attempt, endpoint and image are no part of it."""
         settings = self.settings.to_json()
         del settings["evaluation"]  # measuring an adapter does not change the next one
         settings.pop("probes", None)
@@ -154,9 +153,7 @@ class Assignment(Model):
         if self.role == "aggregator":
             if factor != 1.0:
                 inputs["stepFactor"] = factor
-            for name, default in DEFAULT_RATIOS.items():  # defaults are left out
-                if settings["aggregation"][name] == default:
-                    del settings["aggregation"][name]
+            settings["aggregation"]["options"] = self.settings.aggregation.all_options()
             if self.masking:
                 inputs["masking"] = self.masking.to_json()
             return {**inputs, "aggregation": settings["aggregation"]}
@@ -192,13 +189,13 @@ PHASES = frozenset(
 """What clients and aggregators do, one after another."""
 
 
-def _known(seconds: dict[str, float]) -> dict[str, float]:
+def _check_phases(seconds: dict[str, float]) -> dict[str, float]:
     if not seconds.keys() <= PHASES:
         raise ValueError("a phase that no program has")
     return seconds
 
 
-Phases = Annotated[dict[str, Annotated[float, Field(ge=0, le=1e9)]], AfterValidator(_known)]
+Phases = Annotated[dict[str, Annotated[float, Field(ge=0, le=1e9)]], AfterValidator(_check_phases)]
 """Reports go into statuses and metrics: no text of a client's may but short names of kinds of
 tasks, and no number without bounds."""
 
@@ -295,13 +292,13 @@ class EvaluateReport(Model):
 
 
 def _is_asked(assignment: Assignment, index: int, evaluation: EvaluationReport | None) -> bool:
-    """Another's index or another round's evaluation would rewrite what others have measured."""
+    """Whether index and evaluation are those asked for: others would change foreign results."""
     if index != assignment.environments.index(assignment.environment):
         return False
     if evaluation is None:
         return True
     is_wanted = assignment.evaluate and evaluation.round == assignment.start.round
-    return is_wanted and are_asked(evaluation.probes, assignment.settings.probes)
+    return is_wanted and are_expected(evaluation.probes, assignment.settings.probes)
 
 
 class AggregatorReport(Model):
@@ -343,11 +340,11 @@ class AggregatorReport(Model):
     """Seconds of each phase."""
 
     @property
-    def logged(self) -> AuditHead | None:
+    def audit_head(self) -> AuditHead | None:
         """The round's entry in the audit log."""
         return AuditHead(round=self.round, sha256=self.audit) if self.audit else None
 
-    def speaks_of(self, round_: int, environments: int) -> bool:
+    def is_about(self, round_: int, environments: int) -> bool:
         """Whether it is about this round and about environments that are in it."""
         indexes = [*self.members, *self.remaining, *(index for index, _ in self.refused)]
         return self.round == round_ and all(0 <= index < environments for index in indexes)
@@ -358,4 +355,4 @@ def decode_assignment(text: str) -> Assignment:
     try:
         return Assignment.model_validate_json(text)
     except ValidationError as error:
-        raise PermanentError(f"{ENV_ASSIGNMENT}: {first_misfit(error)}") from None
+        raise PermanentError(f"{ENV_ASSIGNMENT}: {describe_first_misfit(error)}") from None

@@ -7,10 +7,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from hansa.api.diagnostics import Diagnostics as Diagnostics
-from hansa.api.privacy import Statement
+from hansa.api.privacy import PrivacyStatement
 from hansa.api.probes import ProbeFigures
-from hansa.api.secure_aggregation import Masked
+from hansa.api.secure_aggregation import MaskedUpdate
 from hansa.api.spec import Model, differences
 from hansa.api.task_kinds import MOST_KINDS, Name
 from hansa.core import stats
@@ -21,19 +20,17 @@ from hansa.core.errors import AnotherRun
 from hansa.core.model import Sha256 as Sha256
 
 Count = Annotated[int, Field(ge=0, le=2**53)]
-"""A number that every program reads alike, and that no sum makes infinite."""
+"""A count that JSON numbers hold exactly."""
 Seed = Annotated[int, Field(ge=0)]
 
 
-def _no_more_than_played(tally: list[int]) -> list[int]:
+def _check_tally(tally: list[int]) -> list[int]:
     if tally[0] > tally[1]:
         raise ValueError("more successes than episodes")
     return tally
 
 
-Tally = Annotated[
-    list[Count], Field(min_length=2, max_length=2), AfterValidator(_no_more_than_played)
-]
+Tally = Annotated[list[Count], Field(min_length=2, max_length=2), AfterValidator(_check_tally)]
 """Successes and episodes."""
 
 
@@ -77,7 +74,7 @@ class Counts(Model):
 
 
 class Learning(Model):
-    """How an environment's exploring and training went, beyond what is counted."""
+    """How an environment's exploring and training went, beyond its counts."""
 
     solved: Count = 0
     """Different training tasks that the agent itself has solved, in all rounds it learns from."""
@@ -106,32 +103,55 @@ class AuditHead(Model):
     """Digest of its bytes."""
 
 
-class UpdateManifest(Model):
+class Result(Model):
+    """What every computed document says of where it comes from."""
+
+    program: str
+    """Version of the program that wrote it."""
+    fingerprint: Sha256
+    """Digest of `inputs`."""
+    inputs: dict[str, Any]
+    """What it was computed from, so that another run's document is recognised by field."""
+
+
+class AdapterResult(Result):
+    """How one environment did with an adapter."""
+
+    environment: str
+    """Environment that played."""
+    adapter: StartAdapter
+    """The global adapter that was evaluated, or compared with."""
+
+
+class TaskResult(AdapterResult):
+    """The same task by task, which stays in the silo's private store."""
+
+    tasks: dict[str, Tally] = Field(default_factory=dict)
+    """Successes and episodes of each task, by its id: numbers, never text of a trajectory."""
+    greedy: dict[str, Tally] = Field(default_factory=dict)
+    """The same tasks, played greedily; empty: they were not."""
+
+
+class UpdateManifest(Result):
     """Commit of one environment's update."""
 
     kind: Literal["update"] = "update"
     """What the folder is."""
-    program: str
-    """Version of the program that wrote it."""
     environment: str
     """Environment that offers it."""
     round: Count
     """Round it is for."""
-    fingerprint: Sha256
-    """Digest of `inputs`."""
-    inputs: dict[str, Any]
-    """What the result was computed from, so that a stranger's folder is recognised by field."""
     base_model: Sha256
     """Digest of the base model's files."""
     start: StartAdapter
     """Adapter it was trained from."""
     audit: AuditHead | None = None
-    """Head of the audit log as this client saw it: the silo is a witness of what was written."""
+    """Head of the audit log as this client read it: the silo is a witness of its content."""
     made_with: MadeWith = Field(default_factory=dict)
     """What computed it; no part of the inputs."""
     sealed_to: str | None = None
     """Public key that its files are sealed to; `files` describes what is in them."""
-    masked: Masked | None = None
+    masked: MaskedUpdate | None = None
     """Masks that are on it; `files` describes what was sent."""
     trained: bool
     """False when there was no experience to train on: such an update is no member of the mean."""
@@ -145,7 +165,7 @@ class UpdateManifest(Model):
     """Frobenius norm of the change of the adapter's tensors."""
     loss: float = 0.0
     """Mean training loss of the last epoch."""
-    privacy: Statement | None = None
+    privacy: PrivacyStatement | None = None
     """What the silo has given away of one record, where spec.privacy bounds it."""
     seconds: dict[str, float] = Field(default_factory=dict)
     """Seconds of each phase."""
@@ -169,19 +189,41 @@ class Refusal(Model):
     """Reason code of the gate."""
 
 
-class GlobalManifest(Model):
+class Diagnostics(Model):
+    """How the updates of a round relate to one another and to what was made of them.
+
+    All of it but `factorNorms` is about changes of the weights themselves, alpha / rank times B·A.
+    Of many members of a large model the norms, cosines and the error are estimated by random
+    projections, as a rule within 1 % (of 1, for a cosine); of few members, or of a small model,
+    they are exact.
+    """
+
+    norm: float
+    """Frobenius norm of the change from the old global adapter to the new one; may be estimated."""
+    error: float
+    """How far the new one is from the exact mean of the updates, as a share of that mean; may be
+    estimated."""
+    effective_rank: float
+    """Directions that the new adapter uses, by the entropy of its singular values; layers' mean."""
+    norms: dict[str, float] = Field(default_factory=dict)
+    """Norm of each update's change; may be estimated."""
+    cosine: dict[str, float] = Field(default_factory=dict)
+    """Cosine of each update's change with the global adapter's: below 0 they pull apart; may be
+    estimated."""
+    share: dict[str, float] = Field(default_factory=dict)
+    """Each update's part of the sum of all norms; may be estimated."""
+    factor_norms: dict[str, float] = Field(default_factory=dict)
+    """Norm of each update's change of A and B themselves, which most strategies merge: factors that
+    were turned make a large one of a usual change of the weights. Exact."""
+
+
+class GlobalManifest(Result):
     """Commit of a round's global adapter."""
 
     kind: Literal["global"] = "global"
     """What the folder is."""
-    program: str
-    """Version of the program that wrote it."""
     round: Count
     """Round that made it."""
-    fingerprint: Sha256
-    """Digest of `inputs`."""
-    inputs: dict[str, Any]
-    """What the result was computed from."""
     base_model: Sha256
     """Digest of the base model's files."""
     start: StartAdapter
@@ -233,7 +275,7 @@ class Figures(Model):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        _no_more_than_played([self.successes, self.episodes])
+        _check_tally([self.successes, self.episodes])
         return self
 
     @property
@@ -242,21 +284,11 @@ class Figures(Model):
         return round(self.successes / self.episodes, 4) if self.episodes else None
 
 
-class EvaluationDocument(Figures):
+class EvaluationDocument(Figures, AdapterResult):
     """How one global adapter did on one environment's held-out tasks."""
 
     kind: Literal["evaluation"] = "evaluation"
     """What the document is."""
-    program: str
-    """Version of the program that wrote it."""
-    environment: str
-    """Environment that played."""
-    adapter: StartAdapter
-    """The adapter that was evaluated."""
-    fingerprint: Sha256
-    """Digest of `inputs`."""
-    inputs: dict[str, Any]
-    """What the result was computed from."""
     temperature: float
     """Sampling temperature; 0 is greedy."""
     broken: Count = 0
@@ -279,84 +311,56 @@ class EvaluationDocument(Figures):
         return None if self.worth is None else min(self.worth, float(self.episodes))
 
 
-class TaskTallies(Model):
-    """One evaluation task by task, in the silo's private store: which tasks it can do is its own.
+class TaskTallies(TaskResult):
+    """One evaluation task by task, in the silo's private store.
 
     It is written before the evaluation, whose counts follow from it.
     """
 
     kind: Literal["tallies"] = "tallies"
     """What the document is."""
-    program: str
-    """Version of the program that wrote it."""
-    environment: str
-    """Environment that played."""
-    adapter: StartAdapter
-    """The adapter that was evaluated."""
-    fingerprint: Sha256
-    """Digest of `inputs`."""
-    inputs: dict[str, Any]
-    """What the result was computed from."""
-    tasks: dict[str, Tally] = Field(default_factory=dict)
-    """Successes and episodes of each task, by its id: numbers, never text of a trajectory."""
-    greedy: dict[str, Tally] = Field(default_factory=dict)
-    """The same tasks, played greedily; empty: they were not."""
 
     def counts(self) -> dict[str, Any]:
         """What may leave the silo: the fields of its evaluation that follow from this."""
         return {
-            **total(self.tasks).model_dump(),
+            **sum_tallies(self.tasks).model_dump(),
             "task_count": len(self.tasks),
-            "worth": worth(self.tasks),
-            "greedy_figures": total(self.greedy) if self.greedy else None,
+            "worth": count_effective(self.tasks),
+            "greedy_figures": sum_tallies(self.greedy) if self.greedy else None,
         }
 
 
-def worth(tasks: dict[str, list[int]]) -> float | None:
+def count_effective(tasks: dict[str, list[int]]) -> float | None:
     """Independent episodes that those of tasks are worth; nothing where each was played once."""
     counts = [(won, played) for won, played in tasks.values()]
-    return None if all(n <= 1 for _, n in counts) else stats.effective(counts)
+    return None if all(n <= 1 for _, n in counts) else stats.effective_episodes(counts)
 
 
-def total(tasks: dict[str, list[int]]) -> Figures:
+def sum_tallies(tasks: dict[str, list[int]]) -> Figures:
     """Successes and episodes of all tasks."""
     counts = list(tasks.values())
     return Figures(episodes=sum(c[1] for c in counts), successes=sum(c[0] for c in counts))
 
 
-class PersonalManifest(Model):
+class PersonalManifest(TaskResult):
     """Commit of what a silo serves itself, in its private store."""
 
     kind: Literal["personal"] = "personal"
     """What the folder is."""
-    program: str
-    """Version of the program that wrote it."""
-    environment: str
-    """Silo it belongs to."""
-    adapter: StartAdapter
-    """The global adapter that it was chosen against."""
-    fingerprint: Sha256
-    """Digest of `inputs`."""
-    inputs: dict[str, Any]
-    """What it was computed from."""
     choice: str
     """The candidate that did best on validation tasks; the global adapter wins a tie."""
     validation: dict[str, Figures]
     """How each candidate did on them."""
     files: dict[str, FileEntry] = Field(default_factory=dict)
     """Files of the folder; none where the global adapter itself is the choice."""
-    tasks: dict[str, Tally] = Field(default_factory=dict)
-    """How the choice did on held-out tasks: successes and episodes of each, by its id."""
-    greedy: dict[str, Tally] = Field(default_factory=dict)
-    """The same tasks, played greedily; empty: they were not."""
 
     def figures(self) -> Figures:
         """Its successes among its episodes of held-out tasks."""
-        return total(self.tasks)
+        return sum_tallies(self.tasks)
 
 
 def check_same_run(where: str, theirs: dict[str, Any], ours: dict[str, Any]) -> None:
-    """Refuse to go on from results of another run, naming the first fields that differ."""
+    """Refuse to continue from results of another run, naming the first fields that differ."""
     differing = differences(theirs, ours)
     if not differing:
         return

@@ -46,7 +46,7 @@ def audit_entry(prefix: str, round_: int) -> str:
     return f"{audit_root(prefix)}{round_:08d}.json"
 
 
-def number(root: str, key: str) -> int | None:
+def parse_round(root: str, key: str) -> int | None:
     """The round in a key below a root, as `audit_entry` and folders have it; None: it has none."""
     name = key.removeprefix(root).partition("/")[0].removesuffix(".json")
     return int(name) if name.isascii() and name.isdecimal() else None
@@ -97,14 +97,12 @@ def evaluation_root(prefix: str, environment: str) -> str:
     return _under(prefix, f"evaluations/{environment}/")
 
 
-def evaluation(prefix: str, environment: str, adapter_round: int) -> str:
-    """How a global adapter did on one environment's held-out tasks; round 0 is the base model."""
-    return f"{evaluation_root(prefix, environment)}{adapter_round:05d}.json"
+def evaluation(prefix: str, environment: str, round_: int, *, own: bool = False) -> str:
+    """How the global adapter of a round did on held-out tasks; round 0 is the base model.
 
-
-def own_evaluation(prefix: str, environment: str, round_: int) -> str:
-    """How an environment's own update of a round did on the same tasks, before it was merged."""
-    return f"{evaluation_root(prefix, environment)}{round_:05d}-own.json"
+    `own`: how the environment's own update of the round did, before it was merged.
+    """
+    return f"{evaluation_root(prefix, environment)}{round_:05d}{'-own' * own}.json"
 
 
 def orders_root(prefix: str) -> str:
@@ -147,14 +145,12 @@ def experience_shard(private_prefix: str, environment: str, round_: int) -> str:
     return f"{experience_root(private_prefix, environment)}{round_:05d}.jsonl.zst"
 
 
-def evaluation_tasks(private_prefix: str, environment: str, adapter_round: int) -> str:
+def evaluation_tasks(
+    private_prefix: str, environment: str, round_: int, *, own: bool = False
+) -> str:
     """The same evaluation task by task, which is as private as the trajectories."""
-    return f"{experience_root(private_prefix, environment)}evaluations/{adapter_round:05d}.json"
-
-
-def own_evaluation_tasks(private_prefix: str, environment: str, round_: int) -> str:
-    """That of an environment's own update."""
-    return f"{experience_root(private_prefix, environment)}evaluations/{round_:05d}-own.json"
+    root = experience_root(private_prefix, environment)
+    return f"{root}evaluations/{round_:05d}{'-own' * own}.json"
 
 
 def personal_folder(private_prefix: str, environment: str, round_: int) -> str:
@@ -162,7 +158,7 @@ def personal_folder(private_prefix: str, environment: str, round_: int) -> str:
     return f"{experience_root(private_prefix, environment)}personal/{round_:05d}/"
 
 
-def finetuned(private_prefix: str, environment: str, round_: int, number: int) -> str:
+def finetuned_adapter(private_prefix: str, environment: str, round_: int, number: int) -> str:
     """The global adapter of a round after a number of rounds that the silo played alone."""
     folder = personal_folder(private_prefix, environment, round_)
     return f"{folder}finetuned-{number:05d}.safetensors"

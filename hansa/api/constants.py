@@ -16,6 +16,9 @@ MEMBER_PLURAL = "federationmembers"
 MEMBER_SINGULAR = "federationmember"
 MEMBER_SHORT_NAME = "hmem"
 
+RESERVED_ENVIRONMENT_NAMES = frozenset({"aggregator"})
+"""Environments cannot have these names: bucket keys and Jobs of Hansa itself do."""
+
 LABEL_FEDERATION = f"{GROUP}/federation"
 LABEL_MEMBER = f"{GROUP}/member"
 """On a silo's Jobs, in place of the federation's: the FederationMember that they work for."""
@@ -42,101 +45,47 @@ EnvironmentState = Literal[
 """`Updated`: its update counts. `Empty`: it answered, with nothing to learn from yet."""
 ANSWERED: frozenset[EnvironmentState] = frozenset({"Updated", "Empty"})
 CONCLUDED: frozenset[EnvironmentState] = ANSWERED | {"Failed"}
-"""States that no round waits for any more."""
+"""States that no round waits for."""
 
-Reason = Literal[
-    # Accepted
-    "Valid",
-    "Invalid",
-    "ImmutableFieldChanged",
-    # Progressing
-    "RoundOpen",
-    "Aggregating",
-    "Evaluating",
-    "Suspended",
-    "TooFewUpdates",
-    "AggregationFailed",
-    "GuardTripped",
-    "OperatorError",
-    "WaitingForMembers",
-    "Closing",
-    "ExchangeFailed",
-    "Finished",
-    # Degraded
-    "AllHealthy",
-    "ConsentMissing",
-    "EnvironmentFailed",
-    "PrivacyBudgetSpent",
-    "NothingToLearn",
-    "RolledBack",
-    "VetoOverruled",
-    "MemberAway",
-    # Succeeded
-    "Running",
-    "AllRoundsDone",
+AcceptedReason = Literal["Valid", "Invalid", "ImmutableFieldChanged"]
+ProgressReason = Literal[
+    "RoundOpen", "Aggregating", "Evaluating", "Suspended", "TooFewUpdates", "AggregationFailed"
 ]
+PauseReason = Literal[
+    "GuardTripped", "OperatorError", "WaitingForMembers", "Closing", "ExchangeFailed", "Finished"
+]
+HealthReason = Literal[
+    "AllHealthy", "ConsentMissing", "EnvironmentFailed", "PrivacyBudgetSpent", "NothingToLearn"
+]
+IncidentReason = Literal["RolledBack", "VetoOverruled", "MemberAway"]
+SucceededReason = Literal["Running", "AllRoundsDone"]
+Reason = Literal[
+    AcceptedReason, ProgressReason, PauseReason, HealthReason, IncidentReason, SucceededReason
+]
+"""Reasons of a Federation's conditions: Accepted, Progressing (two), Degraded (two), Succeeded."""
 
 Trouble = Literal[
     "Unreachable", "Denied", "ClockSkewed", "LogReplaced", "Untrusted", "CourierFailed"
 ]
-"""Why a silo's letters can be neither posted nor read."""
+"""Why a silo can neither post nor read letters."""
 
+ConnectedReason = Literal["NotYet", "Listening", Trouble]
+WorkingReason = Literal["NoOrder", "Resting", "Working", "Waiting", "Answered", "JobFailed"]
+AllowedReason = Literal["WithinLimits", "Refused"]
+SharedReason = Literal["Suspended", "Left", "OperatorError"]
 MemberReason = Literal[
-    # Accepted
-    "Valid",
-    "Invalid",
-    # Connected
-    "NotYet",
-    "Listening",
-    "Unreachable",
-    "Denied",
-    "ClockSkewed",
-    "LogReplaced",
-    "Untrusted",
-    "CourierFailed",
-    # Working
-    "NoOrder",
-    "Resting",
-    "Working",
-    "Waiting",
-    "Answered",
-    "JobFailed",
-    # Allowed
-    "WithinLimits",
-    "Refused",
-    # of several
-    "Suspended",
-    "Left",
-    "OperatorError",
-    "OperatorError",
+    "Valid", "Invalid", ConnectedReason, WorkingReason, AllowedReason, SharedReason
 ]
+"""Reasons of a FederationMember's conditions."""
 
-EventReason = Literal[
-    "RoundOpened",
-    "JobRetried",
-    "JobFailed",
-    "MembersFrozen",
-    "MaskAgain",
-    "RoundAggregated",
-    "RoundFailed",
-    "RoundEmpty",
-    "RoundApart",
-    "UpdateRefused",
-    "Evaluated",
-    "RolledBack",
-    "RollbackRefused",
-    "VetoOverruled",
-    "BestKept",
-    "SettingsChanged",
-    "MaybeMisspelled",
-    "NotEncrypted",
-    "MemberJoined",
-    "MemberAway",
-    "MemberLeft",
-    "OrderRefused",
-    "LetterRefused",
-    "Twin",
-    "Suspended",
-    "Resumed",
-    "Succeeded",
+RoundEvent = Literal["RoundOpened", "JobRetried", "JobFailed", "MembersFrozen", "MaskAgain"]
+ResultEvent = Literal[
+    "RoundAggregated", "RoundFailed", "RoundEmpty", "RoundApart", "UpdateRefused", "Evaluated"
 ]
+GuardEvent = Literal["RolledBack", "RollbackRefused", "VetoOverruled", "BestKept"]
+SpecEvent = Literal["SettingsChanged", "MaybeMisspelled", "NotEncrypted"]
+MemberEvent = Literal[
+    "MemberJoined", "MemberAway", "MemberLeft", "OrderRefused", "LetterRefused", "Twin"
+]
+RunEvent = Literal["Suspended", "Resumed", "Succeeded"]
+EventReason = Literal[RoundEvent, ResultEvent, GuardEvent, SpecEvent, MemberEvent, RunEvent]

@@ -1,7 +1,7 @@
 """A courier's assignment and its report: a part of the letters' contract, without any key.
 
-A report has at most 4,096 bytes, so a courier that has more to tell ends and says so; a lost one
-costs nothing, for the next courier reads the same places from the same cursors.
+A report has at most 4,096 bytes, so a courier with more news ends early. A lost report costs
+nothing: the next courier reads from the same cursors.
 """
 
 from typing import Annotated, Literal
@@ -18,7 +18,7 @@ ENV_SIGNING_KEY = "HANSA_SIGNING_KEY"
 """File with the courier's private key."""
 
 
-class WorkOrder(Model):
+class OrderDetails(Model):
     """What one silo's order has beside what all have."""
 
     start: StartAdapter
@@ -29,7 +29,7 @@ class WorkOrder(Model):
     """Its own number of demonstrations."""
 
 
-class Box(Model):
+class SiloMail(Model):
     """The two logs of one silo, and what is to be posted to it."""
 
     environment: DnsName
@@ -40,7 +40,7 @@ class Box(Model):
     """Our newest letter to it."""
     received: Cursor = Field(default_factory=Cursor)
     """Its newest letter that was read."""
-    work: WorkOrder | None = None
+    work: OrderDetails | None = None
     """What the order has, where it is one to work."""
     order: PostedOrder | None = None
     """What to post, as the status will remember it; none: nothing."""
@@ -51,8 +51,8 @@ class Box(Model):
         return self.order.why if self.order else ""
 
 
-class CourierTask(Model):
-    """What a coordinator's courier does: post, listen, and end as soon as there is news."""
+class CourierAssignment(Model):
+    """What a coordinator's courier does: post, poll for answers, and end once there is news."""
 
     version: Literal[1] = 1
     """Version of this document."""
@@ -70,7 +70,7 @@ class CourierTask(Model):
     """The coordinator's own keys."""
     poll_seconds: PollSeconds
     """How often each log is asked."""
-    boxes: Annotated[list[Box], Field(min_length=1)]
+    boxes: Annotated[list[SiloMail], Field(min_length=1)]
     """All silos that run elsewhere."""
     template: Assignment | None = None
     """What all orders have; its environment is that of none."""
@@ -86,7 +86,7 @@ class CourierTask(Model):
     """Whether to wait for news once all is posted."""
 
 
-class Moved(Model):
+class LogAdvance(Model):
     """How far a log was read or written."""
 
     box: Count
@@ -96,12 +96,12 @@ class Moved(Model):
     digest: Sha256 | Literal[""] = ""
     """Digest of the last letter there, or before it."""
     order: PostedOrder | None = None
-    """What was posted there; none where too much garbage lies in its way, or where was read."""
+    """What was posted there; none where it was read, or invalid objects are in its way."""
     ahead: Literal[True] | None = None
     """Whether our own log has letters that the status does not know."""
 
 
-class News(Model):
+class LetterSummary(Model):
     """One letter of a silo, as far as a plan needs it."""
 
     box: Count
@@ -120,7 +120,7 @@ class News(Model):
     """Its client's report, where it answered."""
 
 
-class Faults(Model):
+class LetterFaults(Model):
     """Objects in a silo's log that are no letters of it."""
 
     box: Count
@@ -132,24 +132,25 @@ class Faults(Model):
 
 
 class CourierReport(Model):
-    """What a courier did and heard."""
+    """What a courier posted and read."""
 
     kind: Literal["courier"] = "courier"
     """Which report this is."""
-    posted: list[Moved] = Field(default_factory=list)
+    posted: list[LogAdvance] = Field(default_factory=list)
     """Boxes whose letter is in the bucket."""
-    read: list[Moved] = Field(default_factory=list)
+    read: list[LogAdvance] = Field(default_factory=list)
     """Boxes that were read further."""
-    news: list[News] = Field(default_factory=list)
-    """What was in them, in order."""
-    faults: list[Faults] = Field(default_factory=list)
-    """What else was in them."""
+    news: list[LetterSummary] = Field(default_factory=list)
+    """Valid letters, in order."""
+    faults: list[LetterFaults] = Field(default_factory=list)
+    """Invalid objects."""
 
-    def speaks_of(self, boxes: int) -> bool:
+    def is_about(self, boxes: int) -> bool:
         """Whether it is about boxes that there are."""
-        named = [
-            *(each.box for each in (*self.posted, *self.read)),
-            *(each.box for each in self.news),
-            *(each.box for each in self.faults),
+        parts: list[LogAdvance | LetterSummary | LetterFaults] = [
+            *self.posted,
+            *self.read,
+            *self.news,
+            *self.faults,
         ]
-        return all(box < boxes for box in named)
+        return all(part.box < boxes for part in parts)

@@ -1,13 +1,16 @@
 """Checks of a spec that need several fields at once; each raises ValueError with a field's path."""
 
-from hansa.api import privacy_checks, probes
-from hansa.api.secure_aggregation import LEAST, STRATEGIES, UNREAD
-from hansa.api.spec_fields import (
-    OWN_AFFAIRS,
-    RESERVED_ENVIRONMENT_NAMES,
-    Environment,
-    SpecFields,
+from hansa.api import privacy_checks, probes, strategies
+from hansa.api.constants import RESERVED_ENVIRONMENT_NAMES
+from hansa.api.secure_aggregation import LEAST, UNREAD
+from hansa.api.spec_fields import Environment, SpecFields
+
+OWNER_FIELDS = (
+    *("world", "options", "demonstrations_from", "credentials_secret"),
+    *("experience_storage", "experience_key_secret", "masking_secret", "endpoint"),
+    *("pod_template", "queue_name"),
 )
+"""Fields of an environment that a remote silo's owner sets in the FederationMember."""
 
 
 def check(spec: SpecFields) -> None:
@@ -32,8 +35,6 @@ def check(spec: SpecFields) -> None:
             f"participation.minimumUpdates: got {minimum}, expected 1 to "
             f"{len(spec.environments)} (spec.environments has {len(spec.environments)} entries)"
         )
-    spec.aggregation.check_options()
-    spec.training.check_options()
     spec.aggregation.check_step()
     spec.aggregation.check_members(len(spec.environments))
     probes.check(spec.probes or [], spec.guard, spec.aggregation.strategy)
@@ -59,7 +60,7 @@ def check(spec: SpecFields) -> None:
 
 
 def _check_place(environment: Environment, where: str) -> None:
-    """What a silo decides itself has no field here once it runs elsewhere."""
+    """Refuse fields of a remote silo that its owner sets, and a local silo without a world."""
     if environment.member is None:
         if not environment.world:
             raise ValueError(
@@ -67,9 +68,9 @@ def _check_place(environment: Environment, where: str) -> None:
                 "a silo that runs elsewhere"
             )
         return
-    for field in OWN_AFFAIRS:
+    for field in OWNER_FIELDS:
         if getattr(environment, field):
-            alias = Environment.model_fields[field].alias or field
+            alias = type(environment).model_fields[field].alias or field
             raise ValueError(
                 f"{where}.{alias}: got a value, expected none: a silo with member runs "
                 "elsewhere, and its owner says so in its FederationMember"
@@ -94,7 +95,7 @@ def _check_exchange(spec: SpecFields) -> None:
 
 
 def _check_endpoints(spec: SpecFields) -> None:
-    """With engine openai every silo of here has an endpoint; one elsewhere checks its own."""
+    """With engine openai every local silo has an endpoint; a remote one checks its own."""
     if spec.exploration.engine != "openai":
         return
     for index, environment in enumerate(spec.environments):
@@ -113,7 +114,7 @@ def _check_guard(spec: SpecFields) -> None:
             "guard: got one, and aggregation.strategy none has no global adapter to guard, "
             "expected another strategy or no guard"
         )
-    if not spec.evaluation.chosen_by(guarded=True):
+    if not spec.evaluation.count_validation_tasks(guarded=True):
         raise ValueError(
             "evaluation.validationTasks: got 0, by which a guard can judge nothing, "
             "expected at least 1 or none given"
@@ -132,10 +133,12 @@ def _check_secure(spec: SpecFields) -> None:
 
 def _check_strategy(spec: SpecFields) -> None:
     aggregation = spec.aggregation
-    if aggregation.strategy not in STRATEGIES:
+    entry = strategies.entry(aggregation.strategy)
+    if not entry.is_sum:
+        sums = ", ".join(name for name, each in strategies.BUILTIN.items() if each.is_sum)
         raise ValueError(
-            f"aggregation.strategy: got {aggregation.strategy}, expected one of "
-            f"{', '.join(STRATEGIES)} with aggregation.secure: the others look at each update"
+            f"aggregation.strategy: got {aggregation.strategy}, expected one of {sums} with "
+            "aggregation.secure: the others look at each update"
         )
     if aggregation.server_step == "auto":
         raise ValueError(
@@ -147,27 +150,32 @@ def _check_strategy(spec: SpecFields) -> None:
             "aggregation.sealTo: got a key, expected none with aggregation.secure: masked updates "
             "are unreadable already, for the aggregator, too"
         )
-    for name in UNREAD:
-        came, field = getattr(aggregation, name), type(aggregation).model_fields[name]
-        if came != field.default:
+    read = {"aggregation": aggregation, "aggregation.options": aggregation.read(entry.options)}
+    bounds = [
+        (f"{place}.{field.alias}", getattr(model, name), field.default)
+        for place, model in read.items()
+        for name, field in type(model).model_fields.items()
+        if name in UNREAD
+    ]
+    for path, came, default in bounds:
+        if came != default:
             raise ValueError(
-                f"aggregation.{field.alias}: got {came:g}, expected none given with "
-                "aggregation.secure: nobody sees one update alone; secure.clipNorm bounds them all"
+                f"{path}: got {came:g}, expected none given with aggregation.secure: nobody sees "
+                "one update alone; secure.clipNorm bounds them all"
             )
 
 
 def _check_members(spec: SpecFields) -> None:
-    if len(spec.environments) < LEAST:
-        raise ValueError(
-            f"environments: got {len(spec.environments)}, expected at least {LEAST} with "
-            "aggregation.secure: of a sum of two, each knows the other's part"
-        )
-    minimum = spec.participation.minimum_updates
-    if minimum is not None and minimum < LEAST:
-        raise ValueError(
-            f"participation.minimumUpdates: got {minimum}, expected at least {LEAST} with "
-            "aggregation.secure: of a sum of two, each knows the other's part"
-        )
+    counts = {
+        "environments": len(spec.environments),
+        "participation.minimumUpdates": spec.participation.minimum_updates,
+    }
+    for path, number in counts.items():
+        if number is not None and number < LEAST:
+            raise ValueError(
+                f"{path}: got {number}, expected at least {LEAST} with aggregation.secure: of a "
+                "sum of two, each knows the other's part"
+            )
 
 
 def _check_keys(spec: SpecFields) -> None:
@@ -195,7 +203,7 @@ def _check_places(spec: SpecFields) -> None:
     shared = (spec.storage.s3.endpoint, spec.storage.s3.bucket)
     for index, environment in enumerate(spec.environments):
         if environment.member:
-            continue  # it says so to its own clients
+            continue  # its owner sets this in the FederationMember
         where, private = f"environments[{index}].experienceStorage", environment.experience_storage
         if private is None:
             raise ValueError(

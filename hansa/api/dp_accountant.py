@@ -18,7 +18,6 @@ MOST_NOISE = 1e4
 
 Costs = tuple[float, ...]
 """A divergence for each of ORDERS; those of two releases are added."""
-NOTHING: Costs = (0.0,) * len(ORDERS)
 
 
 @lru_cache(maxsize=256)
@@ -43,7 +42,7 @@ def _divergence(rate: float, noise: float, order: int) -> float:
     return (most + math.log(math.fsum(math.exp(term - most) for term in terms))) / (order - 1)
 
 
-def total(parts: Sequence[tuple[Costs, int]]) -> Costs:
+def sum_costs(parts: Sequence[tuple[Costs, int]]) -> Costs:
     """Releases one after another: costs, and how often each was paid."""
     return tuple(
         math.fsum(costs[index] * times for costs, times in parts) for index in range(len(ORDERS))
@@ -62,27 +61,27 @@ def epsilon(costs: Costs, delta: float) -> float:
 
 
 @lru_cache(maxsize=256)
-def spent(rate: float, noise: float, steps: int, delta: float) -> float:
-    """Epsilon after so many steps."""
-    return epsilon(total([(step_costs(rate, noise), steps)]), delta)
+def spent_epsilon(rate: float, noise: float, steps: int, delta: float) -> float:
+    """Epsilon after a number of steps."""
+    return epsilon(sum_costs([(step_costs(rate, noise), steps)]), delta)
 
 
 @lru_cache(maxsize=256)
-def noise_for(rate: float, steps: int, epsilon_: float, delta: float) -> float | None:
+def find_noise(rate: float, steps: int, epsilon_: float, delta: float) -> float | None:
     """The smallest noise multiplier for which steps cost no more; None: none is large enough.
 
     Rounded up to four digits behind the point, so that a person can write it down.
     """
     low, high = 0.0, 1.0
-    while spent(rate, high, steps, delta) > epsilon_:
+    while spent_epsilon(rate, high, steps, delta) > epsilon_:
         low, high = high, 2 * high
         if high > MOST_NOISE:
             return None
     while high - low > 1e-5:
         middle = (low + high) / 2
-        if middle and spent(rate, middle, steps, delta) <= epsilon_:
+        if middle and spent_epsilon(rate, middle, steps, delta) <= epsilon_:
             high = middle
         else:
             low = middle
     rounded = math.ceil(high * 1e4) / 1e4
-    return rounded if spent(rate, rounded, steps, delta) <= epsilon_ else rounded + 1e-4
+    return rounded if spent_epsilon(rate, rounded, steps, delta) <= epsilon_ else rounded + 1e-4

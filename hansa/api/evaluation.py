@@ -32,7 +32,7 @@ class Evaluation(Model):
         """Whether the adapter of a round is evaluated by the round that starts from it."""
         return round_ % self.every_rounds == 0
 
-    def chosen_by(self, *, guarded: bool) -> int:
+    def count_validation_tasks(self, *, guarded: bool) -> int:
         """Validation tasks to play: what is decided by the reported tasks is no longer held out."""
         if self.validation_tasks is None:
             return self.tasks if guarded else 0
@@ -46,13 +46,13 @@ class Guard(Model):
     """Success on validation tasks that may be lost; 0.1 is ten points."""
     max_violations: Annotated[float, Field(ge=0, le=1)] | None = None
     """How far the share of a probe's episodes that break a rule may rise above the base's; 0.05 is
-    five points; absent: it is only told."""
+    five points; absent: it is only reported."""
     max_forgetting: Annotated[float, Field(ge=0, le=1000)] | None = None
-    """Nats per token by which a probe's texts may become less likely; absent: it is only told."""
+    """Nats per token by which a probe's texts may become less likely; absent: only reported."""
     scope: Literal["mean", "environment"] = "mean"
-    """Judges the mean, or each environment by itself; one alone is heeded once in five rounds."""
+    """Judges the mean, or each environment separately; one alone can act once per 5 rounds."""
     action: Literal["rollback", "pause", "none"] = "rollback"
-    """`rollback` goes on from the best adapter with half the server step; `pause` then waits."""
+    """`rollback` continues from the best adapter with half the server step; `pause` then waits."""
 
     @property
     def acts(self) -> bool:

@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from hansa.api.storage import SecretName
-from hansa.core.model import Model, Sha256OrEmpty
-from hansa.core.timestamps import Time
+from hansa.core.model import Model, Sha256OrEmpty, Time
 
 MAX_KEYS = 3
 PublicKey = Annotated[str, Field(pattern=r"^ed25519:[A-Za-z0-9_-]{43}$", max_length=60)]
@@ -28,23 +27,23 @@ class Exchange(Model):
 
 
 class RemoteSilo(Model):
-    """A silo in a cluster or on a machine of its own; what it plays is its own affair."""
+    """A silo in a cluster or on a machine of its own, whose owner decides what it plays."""
 
     public_keys: PublicKeys
     """Keys that may sign its answers, newest first."""
 
 
 MemberState = Literal["Invited", "Present", "Away", "Left"]
-"""`Invited`: no word yet. `Away`: did not take its last order in time. A letter brings it back."""
+"""`Invited`: no letter yet. `Away`: did not take its last order in time, until its next letter."""
 Word = Literal["", "taken", "waits", "refused", "failed", "answer", "leave"]
-"""What a silo last said of its order; nothing yet: it has not taken it."""
+"""A silo's last reply to its order; empty: none yet."""
 
 
 class Cursor(Model):
     """How far a log was read or written."""
 
     serial: Annotated[int, Field(ge=0, le=2**53)] = 0
-    """The last place that was looked at, or written to; 0: none yet."""
+    """The last serial that was read or written; 0: none yet."""
     digest: Sha256OrEmpty = ""
     """Digest of the last letter there, or before it; empty: there was none."""
 
@@ -78,7 +77,7 @@ class MemberStatus(Model):
     order: PostedOrder | None = None
     """What that order is; absent: none was sent."""
     word: Word = ""
-    """What it last said of it."""
+    """Its last reply to that order."""
     posted_at: Time | None = None
     """When the order was known to be in the bucket; the start timeout counts from here."""
     taken_at: Time | None = None
@@ -90,12 +89,12 @@ class MemberStatus(Model):
 
 
 class CourierStatus(Model):
-    """The Job that posts orders and listens for answers; none runs while nobody is waited for."""
+    """The Job that posts orders and reads answers; it runs only while an answer is due."""
 
     attempt: Annotated[int, Field(ge=1)] = 1
     """Number of the present one; it only grows."""
     failures: Annotated[int, Field(ge=0)] = 0
-    """How many have failed since one did its work."""
+    """How many have failed since the last success."""
     not_before: Time | None = None
     """When the present one may start."""
     task: str = ""

@@ -22,7 +22,7 @@ def immutable_fields(spec: FederationSpec, accepted: dict[str, Any]) -> dict[str
         }
         for e in spec.environments
     }
-    # Rounds without privacy before or after those with it would make epsilon a lie.
+    # Rounds without privacy before or after those with it would make epsilon wrong.
     privacy = {"privacy": {"unit": spec.privacy.unit}} if spec.privacy else {}
     return {
         **privacy,
@@ -41,7 +41,7 @@ def _place(storage: Storage | None) -> dict[str, Any]:
 
 
 def _private_place(storage: Storage | None) -> dict[str, Any]:
-    """With its address: whoever redirects it gets the silo's trajectories from then on."""
+    """With its address: changing it would send the silo's trajectories elsewhere."""
     place = _place(storage)
     if storage:
         place["s3"]["endpoint"] = storage.s3.endpoint or ""
@@ -58,14 +58,14 @@ def immutable_changes(accepted: dict[str, Any], spec: FederationSpec) -> list[st
     return [
         f"spec.{path}: got {ours}, expected {theirs} or more (rounds only grow)"
         if path == "rounds"
-        else f"spec.{path}: got {_said(ours)}, expected {_said(theirs)} "
+        else f"spec.{path}: got {_format_value(ours)}, expected {_format_value(theirs)} "
         "(it cannot change after the first round)"
         for path, theirs, ours in differences({**accepted, OPTIONS: None}, now)
         if (path != "rounds" or ours < theirs) and not _is_first_key(path, theirs)
     ]
 
 
-def _said(value: Any) -> Any:
+def _format_value(value: Any) -> Any:
     return "nothing" if value is None else value
 
 

@@ -6,9 +6,9 @@ from typing import Literal
 
 from hansa.api.assignment import Assignment, Role
 from hansa.api.constants import EventReason
-from hansa.api.courier_assignment import CourierTask
+from hansa.api.courier_assignment import CourierAssignment
 from hansa.api.reports import AnyReport as AnyReport
-from hansa.api.silo_assignment import SiloTask, SiloWork
+from hansa.api.silo_assignment import SiloClientAssignment, SiloCourierAssignment
 from hansa.api.status import FederationStatus
 
 JobState = Literal["queued", "starting", "running", "succeeded", "failed"]
@@ -17,8 +17,8 @@ FailureReason = Literal["", "Disrupted", "CannotStart", "ConsentMissing", "Deadl
 
 
 @dataclass(frozen=True, kw_only=True)
-class ObservedJob:
-    """One Job as the executor found it."""
+class JobIdentity:
+    """Which Job it is."""
 
     name: str
     """Its name, from hansa.api.job_names."""
@@ -30,6 +30,12 @@ class ObservedJob:
     """Its environment; empty for the aggregator and the courier."""
     attempt: int = 1
     """Which attempt it is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObservedJob(JobIdentity):
+    """One Job as the executor found it."""
+
     state: JobState
     """How far it is."""
     created_at: datetime
@@ -52,20 +58,10 @@ class ObservedJob:
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobRequest:
-    """A Job that should exist; creating it twice is creating it once."""
+class JobRequest(JobIdentity):
+    """A Job that should exist; creating it again changes nothing."""
 
-    name: str
-    """Its name, from hansa.api.job_names."""
-    role: Role
-    """What it does."""
-    round: int
-    """Its round."""
-    environment: str
-    """Its environment; empty for the aggregator and the courier."""
-    attempt: int
-    """Which attempt it is."""
-    assignment: Assignment | CourierTask | SiloTask | SiloWork
+    assignment: Assignment | CourierAssignment | SiloCourierAssignment | SiloClientAssignment
     """What the program has to do."""
 
 
@@ -83,7 +79,7 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What to do next: make these Jobs, end those, write this status, tell these events."""
+    """What to do next: create and delete these Jobs, write this status, publish these events."""
 
     status: FederationStatus
     """The new status, to be written once and only if it changed."""

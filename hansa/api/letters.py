@@ -1,8 +1,8 @@
 """Letters between a coordinator and the silos of other clusters: their forms, bytes and faults.
 
 Each is bound to its run, its environment and its place in the log, and names the digest of the
-letter before it. None has a time or free text in it: what is written again has equal bytes, and
-what is shown to people on the other side is a code.
+letter before it. None contains times or free text: a letter that is written again has equal bytes,
+and the other side shows codes only.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, model_
 from hansa.api import bucket_keys
 from hansa.api.assignment import Assignment, ClientReport, EvaluateReport
 from hansa.api.bucket_documents import AuditHead, Count, Sha256, StartAdapter, canonical, sha256
-from hansa.api.secure_aggregation import Secure
+from hansa.api.secure_aggregation import SecureAggregation
 from hansa.api.spec import S3, Adapter, DnsName, Model, ModelSource, Privacy, Seconds
 from hansa.api.status import RoundSettings
 from hansa.crypto import dsse
@@ -24,7 +24,7 @@ from hansa.validation.json_size import is_crowded
 Fault = dsse.Fault | Literal["size", "run", "environment", "serial", "chain", "order", "flooded"]
 FAULTS: dict[Fault, str] = {
     "size": "the object is longer than a letter may be",
-    "malformed": "the object is no letter that this version can read",
+    "malformed": "the object is not a letter that this version can read",
     "payload-type": "the letter is of another kind: an order among answers, or the reverse",
     "unknown-key": "the letter is signed by a key that is not in the list",
     "signature": "the letter is not what the named key has signed",
@@ -49,12 +49,12 @@ VETOES: dict[Veto, str] = {
 """Why a silo does not do what an order says."""
 
 
-def _paths(kind: type[Model], above: str) -> Iterator[str]:
+def _list_paths(kind: type[Model], above: str) -> Iterator[str]:
     yield above
     for field in kind.model_fields.values():
         path = f"{above}.{field.alias}"
         if isinstance(field.annotation, type) and issubclass(field.annotation, Model):
-            yield from _paths(field.annotation, path)
+            yield from _list_paths(field.annotation, path)
         else:
             yield path
 
@@ -65,17 +65,17 @@ PATHS = frozenset(
         *("federation", "environment", "role", "storage.bucket", "storage.prefix"),
         *("world", "options", "demonstrationsFrom", "experienceStorage", "ownManifest"),
         "endpoint",
-        *_paths(ModelSource, "model"),
-        *_paths(Adapter, "adapter"),
-        *_paths(RoundSettings, "settings"),
-        *_paths(Privacy, "settings.privacy"),
-        *_paths(Secure, "settings.aggregation.secure"),
+        *_list_paths(ModelSource, "model"),
+        *_list_paths(Adapter, "adapter"),
+        *_list_paths(RoundSettings, "settings"),
+        *_list_paths(Privacy, "settings.privacy"),
+        *_list_paths(SecureAggregation, "settings.aggregation.secure"),
     }
 )
-"""What a veto can be about: a table, so that no text of one party reaches the other's screen."""
+"""Fields that a veto may name: a fixed list, so that no free text reaches the other party."""
 
 
-def _known(path: str) -> str:
+def _check_path(path: str) -> str:
     if path not in PATHS:
         raise ValueError("a path that no order has")
     return path
@@ -104,13 +104,13 @@ class Letter(Model):
     previous: Sha256 | Literal[""] = ""
     """Digest of the writer's last letter; empty in the first."""
 
-    def placed(self, serial: int, previous: str) -> Self:
+    def place_at(self, serial: int, previous: str) -> Self:
         """The letter at its place in the log."""
         return self.model_copy(update={"serial": serial, "previous": previous})
 
-    def is_as_good_as(self, other: "Letter") -> bool:
-        """Whether both say the same, wherever in the log."""
-        return self.placed(0, "") == other.placed(0, "")
+    def has_same_content(self, other: "Letter") -> bool:
+        """Whether both have the same content, wherever in the log."""
+        return self.place_at(0, "") == other.place_at(0, "")
 
 
 class Work(Letter):
@@ -128,19 +128,19 @@ class Work(Letter):
     """Newest entry of the audit log, which the coordinator vouches for by its signature."""
 
     @model_validator(mode="after")
-    def _is_for_the_silo(self) -> Self:
+    def _check_assignment(self) -> Self:
         work = self.assignment
         if work.role not in ("client", "evaluate") or work.members:
             raise ValueError("assignment.role: expected client or evaluate")
         if work.environment != self.environment or self.environment not in work.environments:
             raise ValueError("assignment.environment: expected that of the letter")
-        bare = without_the_silos_own(work).model_copy(update={"settings": work.settings})
+        bare = strip_silo_fields(work).model_copy(update={"settings": work.settings})
         if work != bare:
             raise ValueError("assignment: expected nothing that the silo decides by itself")
         return self
 
 
-def without_the_silos_own(assignment: Assignment) -> Assignment:
+def strip_silo_fields(assignment: Assignment) -> Assignment:
     """An assignment as an order has it: world, files, stores and addresses are the silo's own."""
     settings = assignment.settings
     experience = settings.experience.model_copy(update={"demonstrations_from": None})
@@ -186,14 +186,14 @@ class Reply(Letter):
     """The order."""
 
 
-class Taken(Reply):
+class TakenReply(Reply):
     """The silo works on the order."""
 
     kind: Literal["taken"] = "taken"
     """Which letter this is."""
 
 
-class Waits(Reply):
+class WaitsReply(Reply):
     """The silo will work on the order later."""
 
     kind: Literal["waits"] = "waits"
@@ -204,18 +204,18 @@ class Waits(Reply):
     """How long, as far as it knows; nobody counts on it."""
 
 
-class Refused(Reply):
+class RefusedReply(Reply):
     """The silo's limits do not allow the order; what they are stays in the silo."""
 
     kind: Literal["refused"] = "refused"
     """Which letter this is."""
     code: Veto
     """Why not."""
-    path: Annotated[str, AfterValidator(_known)]
+    path: Annotated[str, AfterValidator(_check_path)]
     """The field of the order that it is about."""
 
 
-class Failed(Reply):
+class FailedReply(Reply):
     """The silo tried, and gave up."""
 
     kind: Literal["failed"] = "failed"
@@ -240,14 +240,14 @@ class Answer(Reply):
 
 
 class Leave(Letter):
-    """The silo takes no more part."""
+    """The silo leaves the federation."""
 
     kind: Literal["leave"] = "leave"
     """Which letter this is."""
 
 
 Order = Work | Rest
-Answers = Hello | Taken | Waits | Refused | Failed | Answer | Leave
+Answers = Hello | TakenReply | WaitsReply | RefusedReply | FailedReply | Answer | Leave
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -278,7 +278,7 @@ ANSWERS = LetterLog(
 )
 
 
-class NoLetter(Exception):
+class InvalidLetter(Exception):
     """Bytes that are no letter of this place in this log."""
 
     def __init__(self, code: Fault) -> None:
@@ -286,52 +286,52 @@ class NoLetter(Exception):
         self.code: Fault = code
 
 
-def run_of(storage: S3, identity: dict[str, Any]) -> str:
-    """Which run letters belong to: its place and what it can never change.
+def compute_run_id(storage: S3, identity: dict[str, Any]) -> str:
+    """Which run letters belong to: its place and its immutable fields.
 
-    So an object that was deleted and applied again goes on with the same letters.
+    So an object that was deleted and applied again continues the same logs.
     """
     place = {"bucket": storage.bucket, "prefix": storage.prefix}
     return sha256(canonical({**place, "identity": identity}))
 
 
-def digest_of(letter: Letter) -> str:
+def digest_letter(letter: Letter) -> str:
     """Digest of the bytes that are signed, which a chain and a reply name."""
     return sha256(canonical(letter.to_json()))
 
 
-def write(log: LetterLog, letter: Letter, key: SigningKey) -> bytes:
+def write_letter(log: LetterLog, letter: Letter, key: SigningKey) -> bytes:
     """The letter's object; the same bytes each time."""
     log.kinds.validate_python(letter)
-    data = dsse.seal(key, log.payload_type, canonical(letter.to_json()))
+    data = dsse.sign_envelope(key, log.payload_type, canonical(letter.to_json()))
     if len(data) > log.limit:
         raise ValueError(f"letter has {len(data)} bytes, expected at most {log.limit}")
     return data
 
 
-def read(
+def read_letter(
     log: LetterLog, data: bytes, *, trusted: Sequence[str], run: str, environment: str, serial: int
 ) -> tuple[Letter, str]:
     """A letter and its digest; NoLetter where it is not signed, or belongs elsewhere.
 
-    Verified before it is parsed: a payload that no trusted key has signed is not looked at.
+    Verified before it is parsed: a payload without a trusted signature is never parsed.
     """
     if len(data) > log.limit:
-        raise NoLetter("size")
+        raise InvalidLetter("size")
     try:
-        payload = dsse.verified(data, log.payload_type, trusted)
+        payload = dsse.verify_envelope(data, log.payload_type, trusted)
     except Unverified as refusal:
-        raise NoLetter(refusal.code) from None
+        raise InvalidLetter(refusal.code) from None
     if is_crowded(payload):
-        raise NoLetter("malformed")
+        raise InvalidLetter("malformed")
     try:
         letter: Letter = log.kinds.validate_json(payload)
     except ValidationError:
-        raise NoLetter("malformed") from None
+        raise InvalidLetter("malformed") from None
     if letter.run != run:
-        raise NoLetter("run")
+        raise InvalidLetter("run")
     if letter.environment != environment:
-        raise NoLetter("environment")
+        raise InvalidLetter("environment")
     if letter.serial != serial:
-        raise NoLetter("serial")
+        raise InvalidLetter("serial")
     return letter, sha256(payload)

@@ -9,11 +9,11 @@ from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, Field, model_validator
 
+from hansa.api.constants import RESERVED_ENVIRONMENT_NAMES
 from hansa.api.endpoint import Endpoint
 from hansa.api.exchange import PollSeconds, PublicKeys
 from hansa.api.spec import (
     MAX_SECONDS,
-    RESERVED_ENVIRONMENT_NAMES,
     Adapter,
     DnsName,
     FederationName,
@@ -27,7 +27,7 @@ from hansa.api.spec import (
 )
 from hansa.api.status import RoundSettings
 from hansa.core.model import Model, Sha256
-from hansa.validation.json_schema import at, flat
+from hansa.validation.json_schema import find_field, flatten_schema
 
 Clock = Annotated[str, Field(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
 Day = Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
@@ -35,7 +35,7 @@ DAYS: tuple[Day, ...] = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 OrderPath = Annotated[str, Field(pattern=r"^[A-Za-z0-9]+(\.[A-Za-z0-9]+)*$", max_length=100)]
 
 
-def _known_zone(name: str) -> str:
+def _check_zone(name: str) -> str:
     try:
         ZoneInfo(name)
     except (KeyError, ValueError, OSError):
@@ -56,11 +56,11 @@ class Window(Model):
     """When it begins, as 20:00."""
     to: Clock
     """When it ends; not later than `from`: on the next day."""
-    time_zone: Annotated[str, Field(max_length=50), AfterValidator(_known_zone)] = "UTC"
+    time_zone: Annotated[str, Field(max_length=50), AfterValidator(_check_zone)] = "UTC"
     """Time zone of both, as Europe/Berlin."""
 
 
-class Agreed(Model):
+class Agreement(Model):
     """What the invitation said, and the owner agreed to: an order that differs is refused."""
 
     seed: Annotated[int, Field(ge=0, le=2**31 - 1)]
@@ -75,7 +75,7 @@ class Agreed(Model):
     """How a round explores, trains, evaluates and merges."""
 
 
-class Allowed(Model):
+class AllowedChanges(Model):
     """Fields in which an order may differ from what was agreed."""
 
     most: Annotated[dict[OrderPath, float], Field(max_length=50)] = Field(default_factory=dict)
@@ -89,11 +89,11 @@ class Allowed(Model):
     free: Annotated[list[OrderPath], Field(max_length=50)] = Field(default_factory=list)
     """Fields that may be anything, with all below them."""
 
-    def misnamed(self) -> str:
+    def find_unknown_path(self) -> str:
         """What names no field of the agreement, in a sentence; empty where all do."""
         for kind, paths in (("most", self.most), ("only", self.only), ("free", self.free)):
             for path in paths:
-                if not at(flat(Agreed), tuple(path.split("."))):
+                if not find_field(flatten_schema(Agreement), tuple(path.split("."))):
                     return (
                         f"limits.{kind}: got '{path}', expected a path of spec.agreed, "
                         "such as settings.exploration.tasksPerRound"
@@ -101,7 +101,7 @@ class Allowed(Model):
         return ""
 
 
-class Limits(Allowed):
+class Limits(AllowedChanges):
     """How far an order may go beyond what was agreed; what is not named must be as agreed."""
 
     free: Annotated[list[OrderPath], Field(max_length=50)] = Field(
@@ -161,7 +161,7 @@ class MemberSpec(Model):
     """The silo's own server for the agent's turns; absent: the client writes them itself."""
     model_from: ModelPlace | None = None
     """Where this silo has the base model; absent: where the order says. Its digest decides."""
-    agreed: Agreed
+    agreed: Agreement
     """What the owner agreed to, as the invitation has it."""
     limits: Limits = Field(default_factory=Limits)
     """How far an order may go beyond that."""
@@ -186,7 +186,7 @@ class MemberSpec(Model):
         return self.limits.most.get("rounds", self.agreed.rounds)
 
     @model_validator(mode="after")
-    def _fits_together(self) -> Self:
+    def _check_together(self) -> Self:
         if self.federation.environment in RESERVED_ENVIRONMENT_NAMES:
             raise ValueError(
                 f"federation.environment: got '{self.federation.environment}', which Hansa keeps "
@@ -201,7 +201,7 @@ class MemberSpec(Model):
                 raise ValueError(
                     f"agreed.{path}: got nothing, expected the digest that `hansa model` prints"
                 )
-        if wrong := self.limits.misnamed():
+        if wrong := self.limits.find_unknown_path():
             raise ValueError(wrong)
         return self
 

@@ -1,4 +1,4 @@
-"""FederationMember.status as data: which order a silo works on, what it owes, what it has used."""
+"""FederationMember.status as data: which order a silo works on, and what it has used."""
 
 from typing import Annotated, Literal
 
@@ -6,14 +6,12 @@ from pydantic import Field
 
 from hansa.api.assignment import ClientReport, EvaluateReport
 from hansa.api.bucket_documents import Count
-from hansa.api.conditions import BaseCondition
 from hansa.api.constants import MemberConditionType, MemberReason, Trouble
 from hansa.api.exchange import CourierStatus, Cursor
 from hansa.api.letters import Reference, Veto
 from hansa.api.member_spec import MemberObject
-from hansa.api.status import Attempts
-from hansa.core.model import Model, Sha256OrEmpty
-from hansa.core.timestamps import Time
+from hansa.api.status import Attempts, BaseCondition
+from hansa.core.model import Model, Sha256OrEmpty, Time
 
 MOST_ROUNDS = 50
 SiloPhase = Literal["Idle", "Working", "Waiting", "Refusing", "Suspended", "Left", "Failed"]
@@ -22,7 +20,7 @@ newest order. `Failed`: letters can neither be posted nor read; the condition sa
 
 
 class PendingLetter(Model):
-    """A letter that the silo is going to post, without what the courier knows itself."""
+    """A letter that the silo is going to post, without the fields that the courier adds."""
 
     kind: Literal["hello", "taken", "waits", "refused", "failed", "answer", "leave"]
     """Which letter."""
@@ -69,7 +67,7 @@ class SiloOrder(OrderSummary, Attempts):
     state: Literal["New", "Waiting", "Working", "Done", "Refused", "Failed", "Resting"] = "New"
     """How far it is."""
     waits_for: Literal["", "window", "budget", "queue", "start"] = ""
-    """What was last said to be waited for."""
+    """What it waits for, as last reported."""
     taken_at: Time | None = None
     """When it was taken on."""
     message: str = ""
@@ -98,7 +96,7 @@ class SiloRound(Model):
     """Digest of the update that it answered with."""
 
     @classmethod
-    def of(
+    def from_order(
         cls, order: SiloOrder, outcome: Outcome, report: ClientReport | EvaluateReport | None
     ) -> "SiloRound":
         """An order that ended so, with what its client reported."""
@@ -118,7 +116,7 @@ class SiloUsage(Model):
     rounds: Count = 0
     """Different rounds that it has taken on."""
     newest: Count = 0
-    """The newest of them: an older one that is asked for again costs nothing."""
+    """The newest of them: an older one that is ordered again costs nothing."""
     episodes: Count = 0
     """Episodes that these asked for at most."""
     day: str = ""
@@ -137,7 +135,7 @@ class SiloCondition(BaseCondition):
 
 
 class SiloStatus(Model):
-    """Which order the silo works on, what it owes, what it has used."""
+    """Which order the silo works on, which letters it has to post, what it has used."""
 
     phase: SiloPhase = "Idle"
     """One word for the printer column; read the conditions instead."""
@@ -164,17 +162,17 @@ class SiloStatus(Model):
     rounds: list[SiloRound] = Field(default_factory=list)
     """The last ones, newest last."""
     greeted_at: Time | None = None
-    """When it last said that it is there."""
+    """When it last posted a hello."""
     heard_at: Time | None = None
     """When an order was last read."""
     left: bool = False
-    """Whether it has said, or is going to say, that it takes no further part."""
+    """Whether it has left the federation, or is about to announce that."""
     trouble: Trouble | Literal[""] = ""
-    """Why letters can be neither posted nor read, until a courier does well again."""
+    """Why letters can be neither posted nor read, until a courier succeeds."""
     message: str = ""
-    """Why it cannot go on."""
+    """Why it cannot continue."""
 
-    def answered_with(self, round_: int) -> str:
+    def find_manifest(self, round_: int) -> str:
         """Digest of its own update of a round, as its client reported it; empty: none is known."""
         known = [each.manifest for each in self.rounds if each.round == round_ and each.manifest]
         return known[-1] if known else ""

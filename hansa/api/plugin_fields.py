@@ -1,10 +1,16 @@
-"""The fields that name a plug-in, as far as they can be checked without it."""
+"""The fields that name a strategy or a learner, as far as they can be checked without its code."""
 
 import json
-from collections.abc import Collection
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any
 
 from pydantic import Field
+
+from hansa.core.errors import InputError
+from hansa.core.model import Model
+from hansa.validation.fit import validate_model
+from hansa.validation.json_schema import flatten_schema
 
 PluginName = Annotated[
     str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", min_length=1, max_length=63)
@@ -18,30 +24,61 @@ MOST_LEVELS = 16
 fails on them."""
 
 
+class NoOptions(Model):
+    """For what has no settings of its own."""
+
+
+@dataclass(frozen=True)
+class BuiltinEntry:
+    """What a table of builtin names says of each; of a package's, its class says so."""
+
+    code: str
+    """Module and class, as an entry point has them; imported only where it works."""
+    does: str
+    """What it does, in the reference."""
+    options: type[Model] = NoOptions
+    """Model of its options in the spec."""
+    _: KW_ONLY
+    not_private: str = ""
+    """Why a federation with privacy cannot use it; empty: it can."""
+
+
+def described(table: Mapping[str, BuiltinEntry]) -> str:
+    """Every builtin name with what it does, for the description of a field."""
+    lines = "; ".join(f"`{name}`: {entry.does}" for name, entry in table.items())
+    return f"{lines}. Others are of packages."
+
+
+def known_options(table: Mapping[str, BuiltinEntry]) -> dict[str, Any]:
+    """JSON schema of what all builtin ones read, beside which a package's may have any name."""
+    options = [flatten_schema(entry.options)["properties"] for entry in table.values()]
+    properties = {name: schema for each in options for name, schema in each.items()}
+    return {"properties": properties} if properties else {}
+
+
 def check_options(
-    section: str, field: str, name: str, options: PluginOptions | None, builtin: Collection[str]
+    name: str, options: PluginOptions | None, table: Mapping[str, BuiltinEntry]
 ) -> None:
-    """Refuse options of a builtin, which has fields of its own, and those that are no JSON."""
-    if not options:
+    """Refuse options that a builtin one does not read, and of a package's what is no JSON."""
+    if name in table:
+        try:
+            validate_model(table[name].options, options or {}, ("options",))
+        except InputError as error:
+            raise ValueError(error.message) from None
         return
-    if name in builtin:
-        raise ValueError(
-            f"{section}.options: got {', '.join(map(str, sorted(options)[:5]))}, expected none: "
-            f"{field} {name} is builtin and has fields of its own in spec.{section}"
-        )
     try:
-        size = len(json.dumps(options, allow_nan=False).encode())
+        size = len(json.dumps(options or {}, allow_nan=False).encode())
     except (TypeError, ValueError, RecursionError):
         raise ValueError(
-            f"{section}.options: got a value that is no JSON, expected text, numbers, true, false, "
-            "lists and mappings"
+            "options: got a value that is no JSON, expected text, numbers, true, false, lists and "
+            "mappings"
         ) from None
     if size > MOST_BYTES:
-        raise ValueError(f"{section}.options: got {size} bytes, expected at most {MOST_BYTES}")
+        raise ValueError(f"options: got {size} bytes, expected at most {MOST_BYTES}")
     if _levels(options) > MOST_LEVELS:
         raise ValueError(
-            f"{section}.options: got more than {MOST_LEVELS} lists and mappings within one "
-            f"another, expected at most {MOST_LEVELS}"
+            f"options: got more than {MOST_LEVELS} lists and mappings within one another, expected "
+            f"at most {MOST_LEVELS}"
         )
 
 

@@ -3,14 +3,15 @@
 Such a spec is refused, so it never runs.
 """
 
-from hansa.api import dp_accountant
-from hansa.api.privacy import LEARNERS, Privacy
-from hansa.api.round_settings import RoundSettings
-from hansa.api.spec_fields import Adapter, Environment, SpecFields
+from pydantic.alias_generators import to_camel
+
+from hansa.api import dp_accountant, learners, strategies
+from hansa.api.privacy import Privacy
+from hansa.api.spec_fields import Adapter, Environment, RoundSettings, SpecFields
 from hansa.api.storage import Storage
 
 
-def evaluations(spec: SpecFields) -> int:
+def count_evaluations(spec: SpecFields) -> int:
     """Times that a run's held-out tasks are reported: the base, those that are due, the last."""
     due = [start for start in range(spec.rounds) if spec.evaluation.is_due(start)]
     return len(due) + 1
@@ -51,93 +52,43 @@ def _check_store(private: Storage | None, shared: Storage | None, index: int) ->
 
 def check_fits(privacy: Privacy, spec: SpecFields | RoundSettings, adapter: Adapter) -> None:
     """Refuse settings under which something else would tell of a record; clients ask it again."""
-    for path, came, fits, why in (*_learning_misfits(privacy, spec), *_telling_misfits(spec)):
-        if came:
-            raise ValueError(f"{path}: got {came}, expected {fits} with privacy: {why}")
+    learner, strategy = spec.training.learner, spec.aggregation.strategy
+    if why := learners.entry(learner).not_private:
+        fits = " or ".join(name for name, each in learners.BUILTIN.items() if not each.not_private)
+        raise _misfit("training.learner", learner, fits, why)
+    if not spec.training.max_steps:
+        why = "a number that follows from the experience would tell of it"
+        raise _misfit("training.maxSteps", 0, "1 or more", why)
+    if most := spec.experience.max_trajectories:
+        why = "one trajectory would push another out"
+        raise _misfit("experience.maxTrajectories", most, "0", why)
+    if spec.experience.per_task and privacy.unit == "trajectory":
+        why = "one trajectory would push another out of its task; unit task allows it"
+        raise _misfit("experience.perTask", spec.experience.per_task, "0", why)
+    if why := strategies.entry(strategy).not_private:
+        raise _misfit("aggregation.strategy", strategy, "another", why)
+    if spec.personalization != "none":
+        why = "what is chosen, and its figures, would be reported"
+        raise _misfit("personalization", spec.personalization, "none", why)
+    if spec.probes:
+        why = "a world that a silo's package brings may play the silo's own records"
+        raise _misfit("probes", len(spec.probes), "none", why)
+    for name in ("own_update", "greedy", "alone"):
+        if getattr(spec.evaluation, name):
+            path = f"evaluation.{to_camel(name)}"
+            raise _misfit(path, "true", "false", "each figure is paid for")
     if adapter.dropout:
-        raise ValueError(
-            f"adapter.dropout: got {adapter.dropout:g}, expected 0 with privacy: its random "
-            "numbers would go on from one trajectory to the next"
-        )
+        why = "its random numbers would carry over from one trajectory to the next"
+        raise _misfit("adapter.dropout", f"{adapter.dropout:g}", "0", why)
 
 
-Misfit = tuple[str, str, str, str]
-"""A field, what came where that does not fit, what fits, and why."""
-
-
-def _learning_misfits(privacy: Privacy, spec: SpecFields | RoundSettings) -> list[Misfit]:
-    """Settings by which one record changes how others are learned from."""
-    learner, experience = spec.training.learner, spec.experience
-    per_task = experience.per_task if privacy.unit == "trajectory" else 0
-    return [
-        (
-            "training.learner",
-            "" if learner in LEARNERS else learner,
-            "success-sft or reward-weighted",
-            "an example of another learner may be several trajectories",
-        ),
-        (
-            "training.maxSteps",
-            "" if spec.training.max_steps else "0",
-            "1 or more",
-            "a number that follows from the experience would tell of it",
-        ),
-        (
-            "experience.maxTrajectories",
-            str(experience.max_trajectories or ""),
-            "0",
-            "one trajectory would push another out",
-        ),
-        (
-            "experience.perTask",
-            str(per_task or ""),
-            "0",
-            "one trajectory would push another out of its task; unit task allows it",
-        ),
-    ]
-
-
-def _telling_misfits(spec: SpecFields | RoundSettings) -> list[Misfit]:
-    """Settings by which a silo tells more than its update and its noised evaluation."""
-    strategy, personal = spec.aggregation.strategy, spec.personalization
-    measured = {
-        "ownUpdate": spec.evaluation.own_update,
-        "greedy": spec.evaluation.greedy,
-        "alone": spec.evaluation.alone,
-    }
-    silent = {
-        "regmean": "moments are sent without noise",
-        "weighted-mean": "counts are not sent",
-    }
-    return [
-        (
-            "aggregation.strategy",
-            strategy if strategy in silent else "",
-            "another",
-            silent.get(strategy, ""),
-        ),
-        (
-            "personalization",
-            personal if personal != "none" else "",
-            "none",
-            "what is chosen, and its figures, would be told",
-        ),
-        (
-            "probes",
-            str(len(spec.probes or []) or ""),
-            "none",
-            "a world that a silo's package brings may play the silo's own records",
-        ),
-        *(
-            (f"evaluation.{name}", "true" if is_on else "", "false", "each figure is paid for")
-            for name, is_on in measured.items()
-        ),
-    ]
+def _misfit(path: str, came: object, fits: str, why: str) -> ValueError:
+    return ValueError(f"{path}: got {came}, expected {fits} with privacy: {why}")
 
 
 def _check_delta(spec: SpecFields, privacy: Privacy) -> None:
     for environment in spec.environments:
-        most = units(spec, privacy, environment)
+        most = max_units(spec, privacy, environment)
         if privacy.delta >= 1 / most:
             raise ValueError(
                 f"privacy.delta: got {privacy.delta:g}, expected less than one in the {most} "
@@ -146,7 +97,7 @@ def _check_delta(spec: SpecFields, privacy: Privacy) -> None:
             )
 
 
-def units(spec: SpecFields, privacy: Privacy, environment: Environment) -> int:
+def max_units(spec: SpecFields, privacy: Privacy, environment: Environment) -> int:
     """Units of one silo at the end of a run, at most."""
     own = environment.demonstrations
     shown = spec.experience.demonstrations if own is None else own
@@ -162,18 +113,22 @@ def _check_cost(spec: SpecFields, privacy: Privacy) -> None:
             f"privacy.epsilon: got {privacy.epsilon:g}, for which no noise is enough in "
             f"{spec.rounds} rounds of {steps} steps, expected more, or fewer steps"
         )
-    measured = dp_accountant.spent(1.0, privacy.evaluation_noise, evaluations(spec), delta)
+    measured = dp_accountant.spent_epsilon(
+        1.0, privacy.evaluation_noise, count_evaluations(spec), delta
+    )
     if measured > privacy.epsilon:
-        least = dp_accountant.noise_for(1.0, evaluations(spec), privacy.epsilon, delta)
+        least = dp_accountant.find_noise(1.0, count_evaluations(spec), privacy.epsilon, delta)
         raise ValueError(
             f"privacy.evaluationNoise: got {privacy.evaluation_noise:g}, with which "
-            f"{evaluations(spec)} evaluations cost an epsilon of {measured:.3g}, expected "
+            f"{count_evaluations(spec)} evaluations cost an epsilon of {measured:.3g}, expected "
             f"{least} or more, or privacy.epsilon {measured:.3g} or more"
         )
     costs = [(dp_accountant.step_costs(rate, noise), spec.rounds * steps)]
-    if names_tasks(spec):
-        costs.append((dp_accountant.step_costs(1.0, privacy.evaluation_noise), evaluations(spec)))
-    trained = dp_accountant.epsilon(dp_accountant.total(costs), delta)
+    if may_share_records(spec):
+        costs.append(
+            (dp_accountant.step_costs(1.0, privacy.evaluation_noise), count_evaluations(spec))
+        )
+    trained = dp_accountant.epsilon(dp_accountant.sum_costs(costs), delta)
     if trained > privacy.epsilon:
         raise ValueError(
             f"privacy.epsilon: got {privacy.epsilon:g}, and {spec.rounds} rounds of {steps} steps "
@@ -182,7 +137,7 @@ def _check_cost(spec: SpecFields, privacy: Privacy) -> None:
         )
 
 
-def names_tasks(spec: SpecFields) -> bool:
+def may_share_records(spec: SpecFields) -> bool:
     """Whether files of demonstrations may hold held-out tasks: then their costs add up."""
     own = any(environment.demonstrations_from for environment in spec.environments)
     return own or spec.experience.demonstrations_from is not None

@@ -23,12 +23,12 @@ class Cost:
     """Epsilon of a held-out task, after these rounds' evaluations."""
 
 
-def noise(spec: FederationSpec, privacy: Privacy) -> float:
+def find_noise(spec: FederationSpec, privacy: Privacy) -> float:
     """The noise multiplier of the run; the spec is refused where there is none."""
     return privacy.noise(spec.rounds * spec.training.max_steps) or dp_accountant.MOST_NOISE
 
 
-def costs(spec: FederationSpec, privacy: Privacy) -> list[Cost]:
+def forecast_costs(spec: FederationSpec, privacy: Privacy) -> list[Cost]:
     """After the first round, the last, and some between them."""
     every = -(-spec.rounds // MOST_ROWS)
     shown = sorted({1, *range(every, spec.rounds + 1, every), spec.rounds})
@@ -38,12 +38,14 @@ def costs(spec: FederationSpec, privacy: Privacy) -> list[Cost]:
 def _after(spec: FederationSpec, privacy: Privacy, rounds: int) -> Cost:
     steps = rounds * spec.training.max_steps
     so_far = spec.model_copy(update={"rounds": rounds})
-    measured = privacy_checks.evaluations(so_far)
+    measured = privacy_checks.count_evaluations(so_far)
     return Cost(
         rounds=rounds,
         steps=steps,
-        training=dp_accountant.spent(
-            privacy.sampling_rate, noise(spec, privacy), steps, privacy.delta
+        training=dp_accountant.spent_epsilon(
+            privacy.sampling_rate, find_noise(spec, privacy), steps, privacy.delta
         ),
-        evaluation=dp_accountant.spent(1.0, privacy.evaluation_noise, measured, privacy.delta),
+        evaluation=dp_accountant.spent_epsilon(
+            1.0, privacy.evaluation_noise, measured, privacy.delta
+        ),
     )

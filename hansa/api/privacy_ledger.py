@@ -12,7 +12,7 @@ from pydantic import Field
 
 from hansa.api import dp_accountant
 from hansa.api.dp_accountant import Costs
-from hansa.api.privacy import Privacy, Unit
+from hansa.api.privacy import Privacy, PrivacyCost, Unit
 from hansa.core.model import Model, Sha256
 
 Purpose = Literal["training", "evaluation"]
@@ -31,7 +31,7 @@ class Budget(Model):
     """Chance with which it may not hold."""
 
 
-class LedgerEntry(Model):
+class LedgerEntry(PrivacyCost):
     """One release: a round's update, or how an adapter did on held-out tasks."""
 
     kind: Literal["release"] = "release"
@@ -44,36 +44,22 @@ class LedgerEntry(Model):
     """Round of the update, or of the adapter that was evaluated."""
     fingerprint: Sha256
     """Digest of what it was computed from."""
-    unit: Unit
-    """What is protected."""
-    sampling_rate: Annotated[float, Field(gt=0, le=1)]
-    """Chance with which a unit takes part in a step."""
-    noise_multiplier: Annotated[float, Field(gt=0)]
-    """Noise of a step, in units of what one record can change."""
     clip_norm: Annotated[float, Field(gt=0)] | None = None
     """Most that one trajectory's gradient counts; an evaluation has none."""
-    steps: Annotated[int, Field(ge=1)]
-    """Steps."""
-    accountant: str = dp_accountant.NAME
-    """How costs and epsilon were computed."""
-    epsilon: Annotated[float, Field(ge=0)]
-    """What all releases of this purpose have cost with this one, at `delta`."""
-    delta: Annotated[float, Field(gt=0, le=1)]
-    """Chance with which it may not hold."""
 
     @property
     def name(self) -> str:
         """Its file, without an ending."""
-        return release(self.purpose, self.round)
+        return release_name(self.purpose, self.round)
 
     @property
     def costs(self) -> Costs:
         """Its own."""
         step = dp_accountant.step_costs(self.sampling_rate, self.noise_multiplier)
-        return dp_accountant.total([(step, self.steps)])
+        return dp_accountant.sum_costs([(step, self.steps)])
 
 
-def release(purpose: Purpose, round_: int) -> str:
+def release_name(purpose: Purpose, round_: int) -> str:
     """Name of a release: one for each round's update, and one for each adapter evaluated."""
     return f"{purpose}-{round_:05d}"
 
@@ -83,20 +69,17 @@ def epsilon(entries: Sequence[LedgerEntry], delta: float, *, joint: bool) -> flo
 
     `joint`: one record may be in both training and evaluation.
     """
-    paid = [_sum([e for e in entries if e.purpose == purpose]) for purpose in _PURPOSES]
+    purposes: tuple[Purpose, ...] = ("training", "evaluation")
+    paid = [
+        dp_accountant.sum_costs([(entry.costs, 1) for entry in entries if entry.purpose == purpose])
+        for purpose in purposes
+    ]
     if joint:
-        paid = [dp_accountant.total([(costs, 1) for costs in paid])]
+        paid = [dp_accountant.sum_costs([(costs, 1) for costs in paid])]
     return max(dp_accountant.epsilon(costs, delta) for costs in paid)
 
 
-_PURPOSES: tuple[Purpose, ...] = ("training", "evaluation")
-
-
-def _sum(entries: Sequence[LedgerEntry]) -> Costs:
-    return dp_accountant.total([(entry.costs, 1) for entry in entries])
-
-
-def bound(privacy: Privacy, own: Budget | None) -> tuple[float, float]:
+def tighter_bound(privacy: Privacy, own: Budget | None) -> tuple[float, float]:
     """The epsilon and delta that hold: the lower of the spec's and the silo's own."""
     if own is None:
         return privacy.epsilon, privacy.delta

@@ -1,7 +1,7 @@
 """spec.probes as data: tasks that count broken rules, and texts that tell what was forgotten.
 
-Every silo plays the same probes with the same seeds on the same adapter, so what one says can be
-held against the others.
+Every silo plays the same probes with the same seeds on the same adapter, so their results can be
+compared.
 """
 
 import re
@@ -15,11 +15,11 @@ from hansa.core.model import Model
 
 MOST_PROBES = 8
 MOST_BYTES = 16_000
-"""All probes go to every silo in its assignment, which is one variable of a process."""
+"""All probes go to every silo in its assignment, which is one environment variable."""
 LONGEST_ANSWER = 4_000
 """Characters of an answer that patterns are looked for in."""
 MOST_WAYS = 4_000
-"""Ways in which a pattern may try to match at one place: what bounds the time of a search."""
+"""Ways in which a pattern may try to match at one place, which bounds the time of a search."""
 MOST_NATS = 1_000.0
 Kind = Literal["world", "prompts", "texts"]
 MOST_EPISODES = 1000
@@ -34,7 +34,7 @@ class Probe(Model):
     """Tasks that count broken rules, or texts that tell what was forgotten."""
 
     name: Name
-    """Unique name; one that measures something else from now on needs another."""
+    """Unique name; a probe that measures something else needs a new one."""
     world: Annotated[str, Field(pattern=r"^([a-z0-9]([-a-z0-9_.]*[a-z0-9])?)?$", max_length=63)] = (
         ""
     )
@@ -97,10 +97,10 @@ class ProbeFigure(Model):
 
 
 ProbeFigures = Annotated[dict[Name, ProbeFigure], Field(max_length=MOST_PROBES)]
-"""Bounded where it is read: a silo writes it, and what is too long for a report never arrives."""
+"""Bounded, since a silo writes it and a report has little room."""
 
 
-class Probed(Model):
+class ProbeSummary(Model):
     """What probes say of an adapter, by their names."""
 
     round: Annotated[int, Field(ge=0, le=2**53)]
@@ -111,7 +111,7 @@ class Probed(Model):
     """Nats per token by which texts are less likely than without an adapter."""
 
 
-def are_asked(figures: Mapping[str, ProbeFigure] | None, probes: Sequence[Probe] | None) -> bool:
+def are_expected(figures: Mapping[str, ProbeFigure] | None, probes: Sequence[Probe] | None) -> bool:
     """Whether figures are of these probes, and no larger than they can be."""
     wanted = {probe.name: probe for probe in probes or ()}
     return all(
@@ -141,7 +141,7 @@ def check(probes: Sequence[Probe], guard: Guard | None, strategy: str) -> None:
             )
         _check_kind(probe, where)
         for at, pattern in enumerate(probe.forbidden):
-            if problem := misfit(pattern):
+            if problem := explain_misfit(pattern):
                 raise ValueError(f"{where}.forbidden[{at}]: {problem}")
         size += len(probe.model_dump_json().encode())
     if size > MOST_BYTES:
@@ -152,7 +152,7 @@ def check(probes: Sequence[Probe], guard: Guard | None, strategy: str) -> None:
 
 
 def _check_guard(guard: Guard | None, kinds: set[Kind]) -> None:
-    """A bound on what nothing measures would look like safety."""
+    """Refuse bounds on what no probe measures: they would look like safety."""
     if guard and guard.max_violations is not None and not kinds & {"world", "prompts"}:
         raise ValueError(
             f"guard.maxViolations: got {guard.max_violations:g}, and no probe counts broken rules, "
@@ -178,7 +178,7 @@ def _check_kind(probe: Probe, where: str) -> None:
         raise ValueError(f"{where}.forbidden: got {came}, expected {fits}")
 
 
-def misfit(pattern: str) -> str:
+def explain_misfit(pattern: str) -> str:
     """What is wrong with a pattern; empty: it can be looked for in bounded time.
 
     Python's search tries one way after another. Without repeated groups, references and looks
@@ -189,8 +189,8 @@ def misfit(pattern: str) -> str:
     except (re.error, OverflowError, RecursionError) as error:
         return f"got '{pattern[:40]}', expected a regular expression ({error})"
     try:
-        ways = _ways(pattern)
-    except _Refused as refused:
+        ways = _count_ways(pattern)
+    except _UnboundedPattern as refused:
         return f"got '{pattern[:40]}' with {refused}, expected a pattern without"
     if ways > MOST_WAYS:
         return (
@@ -200,11 +200,11 @@ def misfit(pattern: str) -> str:
     return ""
 
 
-class _Refused(Exception):
+class _UnboundedPattern(Exception):
     """A pattern has something whose cost is not counted."""
 
 
-def _ways(pattern: str) -> int:
+def _count_ways(pattern: str) -> int:
     """An upper bound of the ways in which a pattern that compiles can match at one place."""
     outer: list[tuple[int, int]] = []
     alternatives, ways = 0, 1
@@ -214,13 +214,13 @@ def _ways(pattern: str) -> int:
         repeat = _REPEAT.match(pattern, at)
         if character == "\\":
             if pattern[after].isdigit() and pattern[after] != "0":
-                raise _Refused("a reference to a group")
+                raise _UnboundedPattern("a reference to a group")
             after += 1
         elif character == "[":
             after = _class_end(pattern, at)
         elif character == "(":
             if pattern.startswith("?", after) and not pattern.startswith("?:", after):
-                raise _Refused("a group that is more than (...) or (?:...)")
+                raise _UnboundedPattern("a group that is more than (...) or (?:...)")
             after += 2 * pattern.startswith("?:", after)
             outer.append((alternatives, ways))
             alternatives, ways = 0, 1
@@ -232,15 +232,15 @@ def _ways(pattern: str) -> int:
             ways *= inner
         elif repeat:
             if is_group:
-                raise _Refused("a repeated group")
-            ways *= _most(repeat)
+                raise _UnboundedPattern("a repeated group")
+            ways *= _count_repeats(repeat)
             after = repeat.end()
         is_group = character == ")"
         at = after
     return alternatives + ways
 
 
-def _most(repeat: re.Match[str]) -> int:
+def _count_repeats(repeat: re.Match[str]) -> int:
     """How many ways a repeat has: none is less than one."""
     if repeat[0] == "?":
         return 2

@@ -4,14 +4,11 @@ Each pair of silos of a round shares a mask; one adds it and the other takes it 
 over all of them is readable. Who drops out is left out by masking again without it: an epoch.
 """
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from hansa.core.model import Model, Sha256
-
-if TYPE_CHECKING:
-    pass
 
 ENV_MASKING_KEY = "HANSA_MASKING_KEY"
 """File of the private key that a silo's masks follow from."""
@@ -19,11 +16,6 @@ EPOCHS = 3
 """How often the silos of one round mask at most: once, and again after somebody dropped out."""
 LEAST = 3
 """Silos in a sum at least: of a sum of two, each of them knows the other's part."""
-STRATEGIES = (
-    *("mean", "weighted-mean", "ffa", "rolora"),
-    *("fedavgm", "fedadagrad", "fedadam", "fedyogi"),
-)
-"""Strategies that need no more than the sum."""
 UNREAD = ("max_norm_ratio", "max_weight_ratio", "max_update_norm")
 """Settings that look at one update alone; nobody may set them."""
 
@@ -33,14 +25,14 @@ Epoch = Annotated[int, Field(ge=0, lt=EPOCHS)]
 """How often silos dropped out of a round before."""
 
 
-class Secure(Model):
+class SecureAggregation(Model):
     """Secure aggregation: only the sum of the updates is ever readable."""
 
     clip_norm: Annotated[float, Field(gt=0, le=1e6)] = 1.0
     """Norm that each silo scales its change down to before masking, where it is longer: nobody
     else can bound what nobody sees."""
     on_dropout: Literal["remask", "fail"] = "remask"
-    """When a silo is missing: `remask` goes on without it, the others masking again; `fail` ends
+    """When a silo is missing: `remask` continues without it, the others masking again; `fail` ends
     the round, so that not even a server that hides a silo's answer gets a second sum."""
 
 
@@ -53,7 +45,7 @@ class Masking(Model):
     """Public keys of all that the sum is over, by environment, the silo's own among them."""
 
 
-class Masked(Model):
+class MaskedUpdate(Model):
     """What a manifest says of a masked update."""
 
     epoch: Epoch

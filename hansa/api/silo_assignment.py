@@ -20,7 +20,7 @@ LONGEST_MESSAGE = 300
 """Characters of a sentence in a report."""
 
 
-class SiloTask(Model):
+class SiloCourierAssignment(Model):
     """What a silo's courier does: post, listen for a newer order, judge it, and end."""
 
     version: Literal[1] = 1
@@ -43,7 +43,7 @@ class SiloTask(Model):
     """Letters to post, in order."""
 
 
-class SiloWork(Model):
+class SiloClientAssignment(Model):
     """What a silo's client does: read the order, judge it again, and carry it out."""
 
     version: Literal[1] = 1
@@ -70,7 +70,7 @@ class NewestOrder(OrderSummary):
 
 
 class SiloReport(Model):
-    """What a silo's courier did and heard."""
+    """What a silo's courier posted and read."""
 
     kind: Literal["silo"] = "silo"
     """Which report this is."""
@@ -87,7 +87,7 @@ class SiloReport(Model):
     )
     """What else was in the log, and how often."""
     missed: bool = False
-    """Whether the newest order takes one back that nobody took in time: say that you are there."""
+    """Whether the newest order withdraws one that was not taken in time: post a hello."""
     ahead: bool = False
     """Whether the silo's own log has letters that its status does not know."""
     trouble: Trouble | Literal[""] = ""

@@ -9,13 +9,12 @@ from hansa.api.aggregation import Aggregation as Aggregation
 from hansa.api.evaluation import Evaluation as Evaluation
 from hansa.api.evaluation import Guard as Guard
 from hansa.api.experience import Experience as Experience
+from hansa.api.experience import Exploration as Exploration
 from hansa.api.experience import FileSource as FileSource
-from hansa.api.exploration import Exploration as Exploration
 from hansa.api.privacy import Privacy as Privacy
 from hansa.api.spec_fields import MAX_ENVIRONMENTS as MAX_ENVIRONMENTS
 from hansa.api.spec_fields import MAX_FEDERATION_NAME as MAX_FEDERATION_NAME
 from hansa.api.spec_fields import MAX_SECONDS as MAX_SECONDS
-from hansa.api.spec_fields import RESERVED_ENVIRONMENT_NAMES as RESERVED_ENVIRONMENT_NAMES
 from hansa.api.spec_fields import Adapter as Adapter
 from hansa.api.spec_fields import DnsName as DnsName
 from hansa.api.spec_fields import Environment as Environment
@@ -24,6 +23,7 @@ from hansa.api.spec_fields import Metadata as Metadata
 from hansa.api.spec_fields import ModelPlace as ModelPlace
 from hansa.api.spec_fields import ModelSource as ModelSource
 from hansa.api.spec_fields import Participation as Participation
+from hansa.api.spec_fields import RoundSettings as RoundSettings
 from hansa.api.spec_fields import Seconds as Seconds
 from hansa.api.spec_fields import SpecFields
 from hansa.api.storage import S3 as S3
@@ -39,7 +39,7 @@ class FederationSpec(SpecFields):
     """One base model, one adapter, several environments and the rounds that make it better."""
 
     @model_validator(mode="after")
-    def _fits_together(self) -> Self:
+    def _check_together(self) -> Self:
         cross_checks.check(self)
         return self
 

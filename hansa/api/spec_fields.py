@@ -12,8 +12,7 @@ from hansa.api.aggregation import Aggregation
 from hansa.api.endpoint import Endpoint
 from hansa.api.evaluation import Evaluation, Guard
 from hansa.api.exchange import Exchange, RemoteSilo
-from hansa.api.experience import DemonstrationCount, Experience, FileSource
-from hansa.api.exploration import Exploration
+from hansa.api.experience import DemonstrationCount, Experience, Exploration, FileSource
 from hansa.api.privacy import Privacy
 from hansa.api.probes import Probes
 from hansa.api.secure_aggregation import MaskingKey
@@ -24,7 +23,6 @@ from hansa.core.model import Model, Sha256
 
 MAX_ENVIRONMENTS = 100
 MAX_FEDERATION_NAME = 40
-RESERVED_ENVIRONMENT_NAMES = frozenset({"aggregator"})
 
 DnsName = Annotated[
     str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", min_length=1, max_length=30)
@@ -110,8 +108,8 @@ class Environment(Model):
     name: DnsName
     """Unique name; part of Job names and bucket keys."""
     world: World = ""
-    """World it plays: maze, wordle, textcraft, babyai, webshop, or one that a package brings; of a
-    silo that runs elsewhere, nobody else's affair."""
+    """World it plays: maze, wordle, textcraft, babyai, webshop, or one that a package brings; leave
+    it empty for a silo that runs elsewhere."""
     member: RemoteSilo | None = None
     """Its presence says that the silo runs elsewhere, in a cluster or on a machine of its own."""
     options: dict[str, Any] = Field(default_factory=dict)
@@ -123,9 +121,8 @@ class Environment(Model):
     credentials_secret: SecretName | None = None
     """The silo's own S3 credentials: reads global/, writes its own folders, nothing else."""
     experience_storage: Storage | None = None
-    """The silo's private store for trajectories, whose endpoint cannot change, either; its own
-    credentialsSecret and caSecret open it and nothing else; absent: a private prefix of
-    spec.storage."""
+    """The silo's private store for trajectories, with a credentialsSecret and caSecret of its own;
+    its endpoint cannot change; absent: a private prefix of spec.storage."""
     experience_key_secret: SecretName | None = None
     """Secret with the silo's own key as `sealing.key`: all of its experience is sealed to it, from
     the first round on; only this silo's Jobs get it. `hansa run` takes a file instead
@@ -143,16 +140,8 @@ class Environment(Model):
     """Kueue LocalQueue that its Jobs wait in."""
 
 
-OWN_AFFAIRS = (
-    *("world", "options", "demonstrations_from", "credentials_secret"),
-    *("experience_storage", "experience_key_secret", "masking_secret", "endpoint"),
-    *("pod_template", "queue_name"),
-)
-"""Fields of an environment that only its owner sets once it runs elsewhere."""
-
-
 class SpecFields(Model):
-    """All fields of a spec, each checked by itself."""
+    """All fields of a spec, each checked separately."""
 
     rounds: Annotated[int, Field(ge=1, le=10_000)] = 20
     """Rounds to complete; may grow, never shrink."""
@@ -179,7 +168,7 @@ class SpecFields(Model):
     personalization: PersonalizationMode = "none"
     """What a silo serves after the last round, chosen by its own validation tasks: `none` the
     global adapter, `interpolate` a mix of it and its own update, `finetune` an adapter that
-    evolved on alone, `best` the best of all these."""
+    it trained further alone, `best` the best of all these."""
     guard: Guard | None = None
     """What happens when an adapter does worse than the best so far; absent: nothing."""
     probes: Probes | None = None
@@ -197,7 +186,7 @@ class SpecFields(Model):
 
     @property
     def guarded(self) -> bool:
-        """Whether something watches over new adapters."""
+        """Whether a guard is on."""
         return self.guard is not None and self.guard.acts
 
     def identity(self) -> dict[str, Any]:
@@ -221,6 +210,48 @@ class SpecFields(Model):
     def private_storage(self, environment: str) -> Storage | None:
         """Where an environment's experience goes: its own store, or else the federation's."""
         return self.environment(environment).experience_storage or self.storage
+
+
+class RoundSettings(Model):
+    """Mutable settings as they were when the round opened; all its attempts use these."""
+
+    exploration: Exploration = Field(default_factory=Exploration)
+    """How new trajectories are gathered."""
+    experience: Experience = Field(default_factory=Experience)
+    """What is kept and learned from."""
+    training: Training = Field(default_factory=Training)
+    """How the adapter is trained."""
+    evaluation: Evaluation = Field(default_factory=Evaluation)
+    """How the global adapter is measured."""
+    aggregation: Aggregation = Field(default_factory=Aggregation)
+    """How updates become the next global adapter."""
+    step_factor: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """What the guard makes of a server step `auto`; one that is a number has it in itself."""
+    personalization: PersonalizationMode = "none"
+    """What each silo may serve instead of the last global adapter."""
+    probes: Probes | None = None
+    """Tasks and texts that show whether an adapter breaks rules or forgets."""
+    privacy: Privacy | None = None
+    """What each silo may give away of one record, with its noise; absent: nothing bounds it."""
+
+    @classmethod
+    def from_spec(cls, spec: SpecFields, step_factor: float = 1.0) -> "RoundSettings":
+        """The settings that a round opened now would use."""
+        chosen_by = spec.evaluation.count_validation_tasks(guarded=spec.guarded)
+        steps = spec.rounds * spec.training.max_steps  # the noise depends on those of all rounds
+        step = spec.aggregation.server_step
+        scaled = step if isinstance(step, str) else step * step_factor
+        return cls(
+            exploration=spec.exploration,
+            experience=spec.experience,
+            training=spec.training,
+            evaluation=spec.evaluation.model_copy(update={"validation_tasks": chosen_by}),
+            aggregation=spec.aggregation.model_copy(update={"server_step": scaled}),
+            step_factor=step_factor if scaled == "auto" else 1.0,
+            personalization=spec.personalization,
+            probes=spec.probes or None,
+            privacy=spec.privacy.fixed(steps) if spec.privacy else None,
+        )
 
 
 class Metadata(Model):

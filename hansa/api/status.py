@@ -1,20 +1,19 @@
 """Federation.status as data: what has happened, what runs now, and why it waits."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, Field
 
 from hansa.api.bucket_documents import AuditHead, Count, Member, StartAdapter
-from hansa.api.conditions import BaseCondition, observed
 from hansa.api.constants import ConditionType, EnvironmentState, Phase, Reason
 from hansa.api.exchange import CourierStatus, MemberStatus
 from hansa.api.immutable_fields import OPTIONS
-from hansa.api.probes import Probed
-from hansa.api.round_settings import RoundSettings as RoundSettings
+from hansa.api.probes import ProbeSummary
 from hansa.api.secure_aggregation import Masking
 from hansa.api.spec import FederationSpec, Guard, Metadata, Model, Participation
-from hansa.core.timestamps import Time
+from hansa.api.spec import RoundSettings as RoundSettings
+from hansa.core.model import Time
 
 HISTORY_ROUNDS = 50
 
@@ -27,6 +26,34 @@ def _check_accepted(fields: dict[str, Any]) -> dict[str, Any]:
     ):
         raise ValueError("got other fields, expected rounds, environments and what else is fixed")
     return fields
+
+
+class BaseCondition(Model):
+    """What all conditions have; each kind of object has its own types and reasons."""
+
+    type: str
+    """What is observed."""
+    status: Literal["True", "False", "Unknown"]
+    """Whether it holds."""
+    reason: str
+    """Machine-readable cause."""
+    message: str = ""
+    """A sentence for a person, with what to do."""
+    last_transition_time: Time
+    """When `status` last changed."""
+    observed_generation: int = 0
+    """Generation of the spec that this speaks of."""
+
+
+AnyCondition = TypeVar("AnyCondition", bound=BaseCondition)
+
+
+def replace_condition(conditions: list[AnyCondition], new: AnyCondition) -> list[AnyCondition]:
+    """The conditions with one set; its transition time moves only when its status changes."""
+    old = next((c for c in conditions if c.type == new.type), None)
+    if old and old.status == new.status:
+        new = new.model_copy(update={"last_transition_time": old.last_transition_time})
+    return sorted([*(c for c in conditions if c.type != new.type), new], key=lambda c: c.type)
 
 
 class Condition(BaseCondition):
@@ -48,7 +75,7 @@ class Attempts(Model):
     not_before: Time | None = None
     """When the present attempt may start."""
     blocked: str = ""
-    """What a person has to do before it can start; it waits for that, and then goes on."""
+    """What a person has to do before it can start; it waits until then."""
 
 
 class RoundEnvironment(Attempts):
@@ -65,11 +92,11 @@ class RoundEnvironment(Attempts):
     demonstrations_from: str | None = None
     """The environment's own file of demonstrations, frozen with the round."""
     remote: bool = False
-    """Whether it runs elsewhere: orders go by letter, and its Jobs are its own affair."""
+    """Whether it runs elsewhere: orders go by letter, and its owner runs its Jobs."""
     state: EnvironmentState = "Waiting"
     """What it is doing."""
     start: StartAdapter | None = None
-    """Its own last update, where it goes on from that and not from the round's start."""
+    """Its own last update, where it continues from that instead of the round's start."""
     manifest: str = ""
     """Digest of its update's manifest, once it has answered."""
     adapter: str = ""
@@ -77,7 +104,7 @@ class RoundEnvironment(Attempts):
     own: float | None = None
     """Success of its update before it is merged, where that is measured."""
     exit_code: int | None = None
-    """How its program ended, where it has failed for good; absent: it did not run to an end."""
+    """Exit code of its program, where it has failed for good; absent: it did not exit."""
     message: str = ""
     """Why it failed or waits."""
 
@@ -164,7 +191,7 @@ class HistoryEntry(Model):
     """Success on validation tasks, by which the best adapter is chosen, by environment."""
     own: dict[str, float] = Field(default_factory=dict)
     """Success of each environment's own update before it was merged, on the tasks of `success`."""
-    probes: Probed | None = None
+    probes: ProbeSummary | None = None
     """What more than half of the environments confirm of its probes; absent: none were played."""
 
 
@@ -215,14 +242,14 @@ class EnvironmentStatus(Model):
     """What the silo has given away of one record so far, where spec.privacy bounds it."""
     experience: Count = 0
     """Trajectories it has."""
-    probes: Probed | None = None
+    probes: ProbeSummary | None = None
     """What its probes say of the newest adapter that it has played them on."""
     adapter: AdapterStatus | None = None
     """Its own last update, where the strategy is `none`."""
     healthy: bool = True
     """False from a failure in a round until it answers again."""
     budget_spent: bool = False
-    """Whether that was its privacy budget: it gives away no more, and the others go on."""
+    """Whether its privacy budget is spent: it sends no more updates, and the others continue."""
     message: str = ""
     """Why it failed or waits."""
 
@@ -248,7 +275,7 @@ class GuardStatus(Model):
     vetoes: dict[str, Count] = Field(default_factory=dict)
     """By environment: the round in which it last went back alone, under scope `environment`."""
     overruled: str = ""
-    """Why one environment's fall did not count in the newest verdict; empty: none was overruled."""
+    """Why one environment's drop did not count in the newest verdict; empty: none was overruled."""
 
 
 class FederationStatus(Model):
@@ -275,7 +302,7 @@ class FederationStatus(Model):
     current: CurrentRound | None = None
     """The open round."""
     failed: FailedRound | None = None
-    """The round that failed, while nobody has asked to go on."""
+    """The round that failed, until it is retried or the spec changes."""
     adapter: AdapterStatus | None = None
     """The newest global adapter."""
     best: BestAdapter | None = None
@@ -337,10 +364,10 @@ def set_condition(
         last_transition_time=now,
         observed_generation=generation,
     )
-    return observed(conditions, new)
+    return replace_condition(conditions, new)
 
 
-def bounded(history: list[HistoryEntry], best: int | None) -> list[HistoryEntry]:
+def trim_history(history: list[HistoryEntry], best: int | None) -> list[HistoryEntry]:
     """Round 0, the best and the newest rounds: a status must stay small however long a run is."""
     newest = {entry.round for entry in history[-HISTORY_ROUNDS:]}
     return [e for e in history if e.round == 0 or e.round == best or e.round in newest]

@@ -1,7 +1,7 @@
 """Kinds of tasks as they leave a silo: few, with short names, whatever its world calls them.
 
-A name may be a word of a silo's own package, and goes into manifests, reports, metrics and pages.
-What names do not hide: how often each kind succeeds, so with privacy none of this is sent.
+Names may come from a silo's own package, and go into manifests, reports, metrics and pages.
+Success rates by kind reveal something of a silo, so with privacy none of this is sent.
 """
 
 import re
@@ -42,7 +42,7 @@ def public_names(names: Collection[str], tasks: int) -> dict[str, str]:
     places: dict[int, list[str]] = {}
     for index, name in enumerate(known):
         places.setdefault(index * min(MOST_KINDS, len(known)) // len(known), []).append(name)
-    return {name: _called(some) for some in places.values() for name in some}
+    return {name: _name_group(some) for some in places.values() for name in some}
 
 
 def rates(tallies: Tallies) -> dict[str, int] | None:
@@ -51,7 +51,7 @@ def rates(tallies: Tallies) -> dict[str, int] | None:
     return shares or None
 
 
-def _called(names: list[str]) -> str:
+def _name_group(names: list[str]) -> str:
     more = f" +{len(names) - 1}" if len(names) > 1 else ""
     short = _OTHER.sub(" ", names[0]).strip(" ,._+-")[: LONGEST_NAME - len(more)].rstrip(" ,")
     return (short or "kind") + more

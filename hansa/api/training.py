@@ -1,18 +1,18 @@
 """spec.training as data: how an environment makes its adapter better from its experience."""
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from hansa.api.plugin_fields import PluginName, PluginOptions, check_options
+from hansa.api import learners
+from hansa.api.plugin_fields import (
+    PluginName,
+    PluginOptions,
+    check_options,
+    described,
+    known_options,
+)
 from hansa.core.model import Model
-
-Learner = Literal[
-    "success-sft",
-    "reward-weighted",
-]
-BUILTIN: tuple[str, ...] = get_args(Learner)
-"""Names that no package can take."""
 
 
 class Training(Model):
@@ -20,13 +20,12 @@ class Training(Model):
 
     learner: Annotated[
         PluginName,
-        Field(
-            description="`success-sft` imitates successes (Fed-SE), `reward-weighted` is "
-            f"AgentEvol's. Builtin: {', '.join(BUILTIN)}. Others are of packages."
-        ),
+        Field(description=f"How an adapter becomes better. {described(learners.BUILTIN)}"),
     ] = "success-sft"
-    options: PluginOptions | None = None
-    """For a learner of a package: settings of its own, which it checks itself."""
+    options: Annotated[
+        PluginOptions | None, Field(json_schema_extra=known_options(learners.BUILTIN))
+    ] = None
+    """Settings of this learner alone; those of a package it checks itself."""
     epochs: Annotated[int, Field(ge=1, le=100)] = 2
     """Passes over the kept trajectories in a round."""
     learning_rate: Annotated[float, Field(gt=0, le=1)] = 5.0e-5
@@ -42,15 +41,16 @@ class Training(Model):
     max_steps: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     """Most optimizer steps in a round, so that rounds stay even; 0: no limit."""
     optimizer_state: Literal["fresh", "keep"] = "fresh"
-    """`keep`: AdamW's moments go on from the last round's, stored with the silo's experience."""
+    """`keep`: AdamW's moments continue from the last round's, stored with the silo's experience."""
     proximal: Annotated[float, Field(ge=0, le=1000)] = 0.0
     """FedProx: how strongly training is held to the start adapter; 0: not at all."""
     cpu_threads: Annotated[int, Field(ge=1, le=256)] = 1
     """Threads of a client on a CPU; results depend on it, so it is never taken from the machine."""
 
-    def check_options(self) -> None:
-        """Refuse options that nobody reads; what a package's are, only the package can tell."""
-        check_options("training", "learner", self.learner, self.options, BUILTIN)
+    @model_validator(mode="after")
+    def _options_fit(self) -> Self:
+        check_options(self.learner, self.options, learners.BUILTIN)
+        return self
 
     def check_exploration(
         self,
@@ -64,7 +64,7 @@ class Training(Model):
 
         `compares`: whether the learner, one of a package, compares episodes of one task.
         """
-        if self.learner != "success-sft" and filter_ != "success":
+        if not learners.entry(self.learner).is_filtered and filter_ != "success":
             raise ValueError(
                 f"experience.filter: got {filter_}, expected success "
                 f"(training.learner {self.learner} chooses by itself; the filter is success-sft's)"

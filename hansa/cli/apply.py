@@ -5,15 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hansa.cli import target
 from hansa.cli.common import Format, print_data, say
-from hansa.cli.target import (
-    Context,
-    KubeconfigFile,
-    Namespace,
-    Wide,
-    WideOutput,
-    open_federations,
-)
 from hansa.core.errors import InputError
 from hansa.core.text import ellipsize
 
@@ -25,38 +18,40 @@ SHOWN_CHANGES = 10
 
 def apply(
     file: Annotated[Path, typer.Option("-f", "--filename", help="Manifest, or - for stdin.")],
-    namespace: Namespace = None,
+    namespace: target.Namespace = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Let the cluster check it, and change nothing.")
     ] = False,
     force: Annotated[
         bool, typer.Option("--force-conflicts", help="Take over fields that other tools set.")
     ] = False,
-    output: WideOutput = Wide.TABLE,
-    context: Context = None,
-    kubeconfig: KubeconfigFile = None,
+    output: target.WideOutput = target.Wide.TABLE,
+    context: target.Context = None,
+    kubeconfig: target.KubeconfigFile = None,
 ) -> None:
     """Check a manifest, then create the federation on the cluster or change it."""
-    document = _checked(file)
-    federations = open_federations(_namespace(document, namespace), context, kubeconfig)
+    document = _read_checked(file)
+    federations = target.open_federations(
+        _choose_namespace(document, namespace), context, kubeconfig
+    )
     name = str(document["metadata"]["name"])
     document["metadata"]["namespace"] = federations.namespace
-    before = _present(federations, name)
+    before = _get_present(federations, name)
     after = _apply(federations, document, dry_run=dry_run, force=force)
-    if output in (Wide.JSON, Wide.YAML):
+    if output in (target.Wide.JSON, target.Wide.YAML):
         print_data(after, Format(output.value))
         return
-    did = _what_happened(before, after)
+    did = _describe_outcome(before, after)
     print(f"federation/{name} {did}{' (server dry run)' if dry_run else ''}")
-    for line in _changes(before, after):
+    for line in _list_changes(before, after):
         say(line)
     if not dry_run:
-        _say_what_next(after, did, federations)
+        _say_next_step(after, did, federations)
 
 
-def _checked(file: Path) -> dict[str, Any]:
+def _read_checked(file: Path) -> dict[str, Any]:
     """The manifest as the user wrote it, once it has passed the checks of `hansa validate`."""
-    from hansa.cli.validate import notes
+    from hansa.cli.validate import list_notes
     from hansa.manifests.load import STDIN, build, read
 
     document = read(file)
@@ -66,7 +61,7 @@ def _checked(file: Path) -> dict[str, Any]:
             "spec.storage: got nothing, expected storage.s3",
             hint="a cluster has no store of its own; `hansa run` starts one on this machine",
         )
-    for note in notes(federation):
+    for note in list_notes(federation):
         say(f"note: {note}")
     document.pop("status", None)
     metadata = document["metadata"]
@@ -75,7 +70,7 @@ def _checked(file: Path) -> dict[str, Any]:
     return dict(document)
 
 
-def _namespace(document: dict[str, Any], asked: str | None) -> str | None:
+def _choose_namespace(document: dict[str, Any], asked: str | None) -> str | None:
     written = document["metadata"].get("namespace")
     if asked and written and asked != written:
         raise InputError(
@@ -84,7 +79,7 @@ def _namespace(document: dict[str, Any], asked: str | None) -> str | None:
     return asked or written
 
 
-def _present(federations: "Federations", name: str) -> dict[str, Any] | None:
+def _get_present(federations: "Federations", name: str) -> dict[str, Any] | None:
     from hansa.kubernetes.errors import Absent
 
     try:
@@ -98,14 +93,14 @@ def _apply(
 ) -> dict[str, Any]:
     """Server-side apply; what only `hansa suspend` and its kin have set is ours to set again."""
     from hansa.kubernetes.client import ApiError
-    from hansa.kubernetes.errors import conflicts
+    from hansa.kubernetes.errors import list_conflicts
     from hansa.kubernetes.federations import MANAGER
 
     name = str(document["metadata"]["name"])
     try:
         return federations.apply(document, dry_run=dry_run, force=force)
     except ApiError as error:
-        owners = {owner for _, owner in conflicts(error)}
+        owners = {owner for _, owner in list_conflicts(error)}
         if owners != {MANAGER}:
             raise federations.explain(error, name) from error
     try:
@@ -114,7 +109,7 @@ def _apply(
         raise federations.explain(error, name) from error
 
 
-def _what_happened(before: dict[str, Any] | None, after: dict[str, Any]) -> str:
+def _describe_outcome(before: dict[str, Any] | None, after: dict[str, Any]) -> str:
     if before is None:
         return "created"
     parts = ("labels", "annotations")
@@ -124,7 +119,7 @@ def _what_happened(before: dict[str, Any] | None, after: dict[str, Any]) -> str:
     return "unchanged" if same else "configured"
 
 
-def _changes(before: dict[str, Any] | None, after: dict[str, Any]) -> list[str]:
+def _list_changes(before: dict[str, Any] | None, after: dict[str, Any]) -> list[str]:
     if before is None:
         return []
     from hansa.api.spec import differences
@@ -141,10 +136,10 @@ def _show(value: Any) -> str:
     return ellipsize("(absent)" if value is None else str(value))
 
 
-def _say_what_next(after: dict[str, Any], did: str, federations: "Federations") -> None:
+def _say_next_step(after: dict[str, Any], did: str, federations: "Federations") -> None:
     name = federations.call(after["metadata"]["name"])
     if (after.get("spec") or {}).get("suspend"):
-        say(f"it is suspended: `hansa resume {name}` lets it go on")
+        say(f"it is suspended: `hansa resume {name}` resumes it")
     elif did == "configured" and (after.get("status") or {}).get("current"):
         say(f"a round is open: settings count from the next one; `hansa watch {name}`")
     else:

@@ -13,7 +13,7 @@ import typer
 
 from hansa.core.errors import HansaError
 from hansa.core.exits import Exit
-from hansa.core.sanitize import visible
+from hansa.core.sanitize import sanitize
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,13 +39,13 @@ Output = Annotated[
 
 
 def print_data(data: Any, output: Format) -> None:
-    """Print plain data for a program to read; tables are the command's own affair.
+    """Print plain data for a program to read; commands print their own tables.
 
     Readable where it can be: with characters that would steer a terminal, all others than ASCII's
     are escaped as the format does it, so that a program reads the same text.
     """
     text = _dump(data, output)
-    print(text if visible(text) == text else _dump(data, output, ascii_only=True), end="")
+    print(text if sanitize(text) == text else _dump(data, output, ascii_only=True), end="")
 
 
 def _dump(data: Any, output: Format, *, ascii_only: bool = False) -> str:
@@ -76,14 +76,14 @@ def console(*, stderr: bool = False) -> "Console":
 
 
 def say(text: str) -> None:
-    """Tell the person something; stdout stays clean for data, and nobody has to listen."""
-    _say(visible(text))
+    """Print a message to stderr, so that stdout has data only; a closed stderr is ignored."""
+    _say(sanitize(text))
 
 
 def _say(text: str) -> None:
     try:
         print(text, file=sys.stderr, flush=True)
-    except OSError:  # the reader has gone: what there is to do is done all the same
+    except OSError:  # the reader is gone; the command still does its work
         _mute(2)
 
 
@@ -101,11 +101,11 @@ def run_guarded(program: Callable[[], Any], debug: bool = False) -> int:
         result = program()
         sys.stdout.flush()
     except BrokenPipeError:
-        return _follow_the_reader()
+        return _end_quietly()
     except SystemExit as stop:
-        if not _is_of_a_pipe(stop):
+        if not _is_broken_pipe(stop):
             raise
-        return _follow_the_reader()
+        return _end_quietly()
     except KeyboardInterrupt:
         return INTERRUPTED
     except typer.Abort:
@@ -145,13 +145,13 @@ def _explain_usage(error: Any) -> int:
     return int(Exit.BAD_INPUT)
 
 
-def _is_of_a_pipe(stop: SystemExit) -> bool:
+def _is_broken_pipe(stop: SystemExit) -> bool:
     """Whether typer or rich asked for the end, with 1, since the reader has gone."""
     cause = stop.__context__
     return isinstance(cause, OSError) and cause.errno == errno.EPIPE
 
 
-def _follow_the_reader() -> int:
+def _end_quietly() -> int:
     """The reader has gone (`hansa status | head`): not an error, and nothing to flush at exit."""
     _mute(1)
     return READER_LEFT

@@ -1,17 +1,17 @@
 """`hansa compare`: methods and seeds over one federation, as one table."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hansa.cli import target
 from hansa.cli.common import INTERRUPTED, Format, Output, print_data, say, to_yaml
 from hansa.cli.status import Credentials
-from hansa.cli.target import Context, KubeconfigFile, Namespace, open_federations
 from hansa.core.errors import InputError, Unreachable
 from hansa.core.exits import Exit
-from hansa.publish.bucket import Endpoint, at_endpoint, check_name, forward_hint
+from hansa.publish.bucket import Endpoint, check_name, set_endpoint, suggest_forward
 
 if TYPE_CHECKING:
     from hansa.api.status import Federation
@@ -43,7 +43,7 @@ _Parallel = Annotated[
     typer.Option(min=1, max=256, help="Jobs of one run at a time; default: the same, shared out."),
 ]
 _StopAfter = Annotated[
-    float | None, typer.Option(min=1, help="Stop after this many seconds; run it again to go on.")
+    float | None, typer.Option(min=1, help="Stop after this many seconds; run it again to resume.")
 ]
 
 
@@ -77,11 +77,11 @@ def compare(
     credentials: Credentials = None,
     endpoint: Endpoint = None,
     output: Output = Format.TABLE,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: KubeconfigFile = None,
+    namespace: target.Namespace = None,
+    context: target.Context = None,
+    kubeconfig: target.KubeconfigFile = None,
 ) -> int:
-    """Run every method with every seed, and print one table; run it again to go on.
+    """Run every method with every seed, and print one table; run it again to resume.
 
     On a cluster: `hansa compare FILE --manifests | kubectl apply -f -`, then --collect.
     """
@@ -94,30 +94,17 @@ def compare(
     folder = out or ROOT / f"{wanted.name}-compare"
     code = int(Exit.DONE)
     if manifests:
-        return _print_manifests(wanted, drive.pending(wanted, folder, methods))
+        return _print_manifests(wanted, drive.list_pending(wanted, folder, methods))
     if collect:
-        place = _ClusterPlace(namespace, context, kubeconfig, credentials, endpoint)
-        _collect(wanted, methods, folder, place)
+        items = target.open_federations(namespace, context, kubeconfig).all()
+        _collect(wanted, methods, folder, items, credentials, endpoint)
     elif not report_only:
-        limits = drive.CompareOptions(
-            out=folder, jobs=jobs, parallel=parallel, stop_after=stop_after
-        )
-        options = replace(limits, keep=keep_runs, only_estimate=estimate)
+        options = drive.CompareOptions(out=folder, jobs=jobs, parallel=parallel)
+        options = replace(options, stop_after=stop_after, keep=keep_runs, only_estimate=estimate)
         code = _carry_out(wanted, methods, options)
     if estimate or code >= INTERRUPTED:  # stopped by a person, or by a signal
         return code
-    return max(code, _report(wanted, results.read_all(folder, wanted), folder, output))
-
-
-@dataclass(frozen=True)
-class _ClusterPlace:
-    """Where runs on a cluster are, by the options."""
-
-    namespace: str | None
-    context: str | None
-    kubeconfig: str | None
-    credentials: Path | None
-    endpoint: str | None
+    return max(code, _print_report(wanted, results.read_results(folder, wanted), folder, output))
 
 
 def _check_one(chosen: dict[str, bool]) -> None:
@@ -132,7 +119,7 @@ def _print_manifests(wanted: "CheckedComparison", runs: "list[Run]") -> int:
     from hansa.cli.validate import say_consents
     from hansa.compare import cluster
 
-    documents = cluster.manifests(wanted, runs)
+    documents = cluster.make_manifests(wanted, runs)
     for document in documents:
         print("---")
         print(to_yaml(document), end="")
@@ -143,30 +130,34 @@ def _print_manifests(wanted: "CheckedComparison", runs: "list[Run]") -> int:
 
 
 def _collect(
-    wanted: "CheckedComparison", only: list[str], folder: Path, place: _ClusterPlace
+    wanted: "CheckedComparison",
+    only: list[str],
+    folder: Path,
+    items: list[dict[str, Any]],
+    credentials: Path | None,
+    endpoint: str | None,
 ) -> None:
     """Write the results of all runs that are over, and say of the others how far they are."""
     from hansa.compare import cluster, drive, results
-    from hansa.local.credentials import of_reader, read_credentials
+    from hansa.local.credentials import pick_reader, read_credentials
     from hansa.local.loop import own_store
 
-    variables = of_reader(read_credentials(place.credentials)) if place.credentials else None
+    variables = pick_reader(read_credentials(credentials)) if credentials else None
 
     def opened(federation: "Federation") -> "ObjectStore":
-        federation = at_endpoint(federation, place.endpoint)
+        federation = set_endpoint(federation, endpoint)
         if federation.spec.storage:
             check_name(federation.spec.storage.s3)
         return own_store(federation.spec, variables)
 
-    federations = open_federations(place.namespace, place.context, place.kubeconfig).all()
-    objects = {item["metadata"]["name"]: item for item in federations}
-    with drive.locked(folder):
-        known = results.read_all(folder, wanted)  # one of another spec is refused
-        runs = drive.pending(wanted, folder, only)
+    objects = {item["metadata"]["name"]: item for item in items}
+    with drive.lock_folder(folder):
+        known = results.read_results(folder, wanted)  # one of another spec is refused
+        runs = drive.list_pending(wanted, folder, only)
         try:
             done, missing = cluster.collect(wanted, runs, objects, opened, known.values())
         except Unreachable as error:
-            hint = forward_hint(wanted.storage.s3) if wanted.storage else error.hint
+            hint = suggest_forward(wanted.storage.s3) if wanted.storage else error.hint
             raise Unreachable(error.message, hint=hint) from None
         for run, result in done:
             results.write(folder, run, result)
@@ -185,11 +176,11 @@ def _check_only(wanted: "CheckedComparison", only: list[str]) -> list[str]:
 def _carry_out(wanted: "CheckedComparison", only: list[str], options: "CompareOptions") -> int:
     from hansa.compare import drive, results
 
-    with drive.locked(options.out):
-        results.read_all(options.out, wanted)  # one of another spec is refused before any work
+    with drive.lock_folder(options.out):
+        results.read_results(options.out, wanted)  # one of another spec is refused before any work
         if not options.keep:
             drive.tidy(wanted, options.out)
-        code = _drive(drive.pending(wanted, options.out, only), options)
+        code = _drive(drive.list_pending(wanted, options.out, only), options)
         if not options.keep:
             drive.tidy(wanted, options.out)
     return code
@@ -202,33 +193,36 @@ def _drive(runs: "list[Run]", options: "CompareOptions") -> int:
     if not runs:
         say("every run is over: nothing is left to do")
         return int(Exit.DONE)
-    if options.only_estimate and not drive.telling_of(runs):
+    if options.only_estimate and not drive.list_telling(runs):
         raise InputError("--estimate: got only runs that do not train, expected one that does")
     left = "1 run is" if len(runs) == 1 else f"{len(runs)} runs are"
     say(f"{left} left; everything is kept in {options.out}")
     stop_on_signals()
     try:
-        with progress.shown(runs) as shown:
+        with progress.open_display(runs) as shown:
             work = drive.Drive(runs, options, shown)
             outcome = work.carry_out()
     except KeyboardInterrupt as stop:
-        say(f"stopped; nothing is lost: the same command goes on (folder {options.out})")
+        say(
+            f"stopped; nothing is lost: run the same command again to resume (folder {options.out})"
+        )
         return stop.args[0] if stop.args else INTERRUPTED
-    return _say_how_it_ended(outcome, options)
+    return _say_outcome(outcome, options)
 
 
-def _say_how_it_ended(outcome: "ComparisonOutcome", options: "CompareOptions") -> int:
+def _say_outcome(outcome: "ComparisonOutcome", options: "CompareOptions") -> int:
     if outcome.stopped:
-        say(f"stopped, since {outcome.stopped}: the same command goes on (folder {options.out})")
+        again = f"run the same command again to resume (folder {options.out})"
+        say(f"stopped, since {outcome.stopped}: {again}")
     if not outcome.problems:
         return int(Exit.DONE)
     first, why = next(iter(outcome.problems.items()))
     say(f"error: {len(outcome.problems)} of the runs failed; {first}: {why}")
-    say(f"\nhint: {options.out / 'runs'} has their logs; the same command tries them again")
+    say(f"\nhint: {options.out / 'runs'} has their logs; run the same command to retry them")
     return int(Exit.CRASHED)
 
 
-def _report(
+def _print_report(
     wanted: "CheckedComparison", known: "dict[str, RunResult]", folder: Path, output: Format
 ) -> int:
     """Write the page and the JSON, and print the table."""
@@ -249,13 +243,16 @@ def _report(
     replace_file(folder / "compare.html", page.render(made).encode())
     if output is Format.TABLE:
         _show(
-            [[t.upper() for t in text.heads(data)], *(text.cells(data, e) for e in data["table"])]
+            [
+                [t.upper() for t in text.heads(data)],
+                *(text.format_cells(data, e) for e in data["table"]),
+            ]
         )
     else:
         print_data(data, output)
     if made.missing:
         begun = {result.method for result in made.results}
-        say(f"missing: {text.missing(made.missing, begun)}")
+        say(f"missing: {text.name_missing(made.missing, begun)}")
     for name in (run for run in made.missing if run in known):
         say(
             f"{name}: a world was not played with its last adapter; to run it again remove "
@@ -271,7 +268,7 @@ def _show(rows: list[list[str]]) -> None:
     from hansa.cli.views.federation import RowTable as Rows
     from hansa.compare import text
 
-    for index, (titles, *cells) in enumerate(text.blocks(rows, screen.wide_console().width)):
+    for index, (titles, *cells) in enumerate(text.split_columns(rows, screen.wide_console().width)):
         if index:
             print()
         screen.show(screen.table(Rows(titles=tuple(titles), rows=[tuple(row) for row in cells])))

@@ -25,7 +25,7 @@ def crd(
 ) -> None:
     """Print the CustomResourceDefinitions: `hansa crd | kubectl apply -f -`."""
     from hansa.manifests.crd import KINDS
-    from hansa.manifests.crd import crd as definition
+    from hansa.manifests.crd import build_crd as definition
 
     made = [definition(each) for each in KINDS if kind in (None, each.singular)]
     if output is Format.JSON:

@@ -5,15 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hansa.cli import target
 from hansa.cli.common import say
-from hansa.cli.target import (
-    Context,
-    KubeconfigFile,
-    Name,
-    Namespace,
-    open_federations,
-    seconds_of,
-)
 from hansa.cli.wait import Timeout
 from hansa.core.errors import HansaError
 
@@ -24,21 +17,21 @@ LOOK_SECONDS = 0.5
 
 
 def delete(
-    name: Name,
+    name: target.Name,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until its Jobs and Pods are gone too.")
     ] = False,
     timeout: Timeout = "0",
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: KubeconfigFile = None,
+    namespace: target.Namespace = None,
+    context: target.Context = None,
+    kubeconfig: target.KubeconfigFile = None,
 ) -> None:
     """Delete a federation with its Jobs and Pods; adapters and experience stay in the bucket."""
-    patience = seconds_of(timeout)
-    federations = open_federations(namespace, context, kubeconfig)
+    patience = target.parse_timeout(timeout)
+    federations = target.open_federations(namespace, context, kubeconfig)
     federation = federations.get(name)
     uid = str(federation["metadata"]["uid"])
-    owners = {uid, *_uids(federations.children(name, {uid}))} if wait else set()
+    owners = {uid, *_list_uids(federations.children(name, {uid}))} if wait else set()
     federations.delete(name)
     if wait:
         _wait_until_gone(federations, name, owners, patience)
@@ -48,7 +41,7 @@ def delete(
     say(f"{place} is untouched: applying the same manifest goes on from there")
 
 
-def _uids(items: list[dict[str, Any]]) -> set[str]:
+def _list_uids(items: list[dict[str, Any]]) -> set[str]:
     return {str(item["metadata"]["uid"]) for item in items}
 
 
@@ -57,7 +50,7 @@ def _wait_until_gone(
 ) -> None:
     """Wait for the object, its Jobs and their Pods; one of the same name made since is another."""
     deadline = time.monotonic() + patience
-    while left := _left(federations, name, owners):
+    while left := _list_remaining(federations, name, owners):
         if time.monotonic() >= deadline:
             raise HansaError(
                 f"federation {name}: not gone after {patience:g} s, left: {', '.join(left[:5])}",
@@ -66,11 +59,11 @@ def _wait_until_gone(
         time.sleep(LOOK_SECONDS)
 
 
-def _left(federations: "Federations", name: str, owners: set[str]) -> list[str]:
+def _list_remaining(federations: "Federations", name: str, owners: set[str]) -> list[str]:
     from hansa.kubernetes.errors import Absent
 
     children = federations.children(name, owners)
-    owners |= _uids(children)  # Pods outlive their Jobs
+    owners |= _list_uids(children)  # Pods outlive their Jobs
     try:
         federation = [federations.get(name)]
     except Absent:

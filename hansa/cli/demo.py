@@ -46,11 +46,11 @@ def demo(
     folder = RunDir(out or DEFAULT_ROOT / federation.metadata.name)
     code = carry_out(federation, folder, RunOptions(embedded=True, parallel=parallel))
     if not code and folder.load().status.completed == load(MANIFEST).spec.rounds:
-        say_what_joining_brings()
+        print_kept_figures()
     return code
 
 
-def say_what_joining_brings() -> None:
+def print_kept_figures() -> None:
     """Kept figures of many runs: one run of each would take a few minutes more, and say less."""
     figures = json.loads(FIGURES.read_text())
     say(f"\nmean of three seeds, 300 tasks a world, by `{figures['command']}`:")

@@ -35,19 +35,19 @@ def explain(
     kind = MEMBER if member else FEDERATION
     entry = reference.find(field, kind)
     if entry is None:
-        near = reference.nearest(field, kind) or ["spec", "status"]
+        near = reference.suggest_paths(field, kind) or ["spec", "status"]
         raise InputError(
             f"FIELD: got '{field}', expected a field of a {kind.kind}, "
             f"for example {' or '.join(near)}",
             hint="`hansa explain spec` lists the fields of spec",
         )
     if output is Format.TABLE:
-        print(text(entry, kind.kind))
+        print(format_field(entry, kind.kind))
     else:
         print_data(entry.to_json(), output)
 
 
-def text(entry: "ReferenceField", kind: str) -> str:
+def format_field(entry: "ReferenceField", kind: str) -> str:
     """The field as a person reads it."""
     from hansa.api import constants
 
@@ -56,16 +56,16 @@ def text(entry: "ReferenceField", kind: str) -> str:
         f"KIND:       {kind}",
         f"VERSION:    {constants.VERSION}",
         "",
-        f"FIELD:      {entry.path} {_kind(entry)}",
+        f"FIELD:      {entry.path} {_format_type(entry)}",
         *(f"{title:<12}{value}" for title, value in _facts(entry)),
         "",
         "DESCRIPTION:",
-        _indented(entry.description),
+        _indent(entry.description),
     ]
     if entry.fields:
         lines += ["", "FIELDS:"]
         for each in entry.fields:
-            lines += [f"  {each.name} {_kind(each)}", _indented(each.description), ""]
+            lines += [f"  {each.name} {_format_type(each)}", _indent(each.description), ""]
     return "\n".join(lines).rstrip()
 
 
@@ -81,9 +81,9 @@ def _facts(entry: "ReferenceField") -> list[tuple[str, str]]:
     return [(title, value) for title, value in facts if value]
 
 
-def _kind(entry: "ReferenceField") -> str:
+def _format_type(entry: "ReferenceField") -> str:
     return f"<{entry.type}>{' -required-' if entry.is_required else ''}"
 
 
-def _indented(words: str) -> str:
+def _indent(words: str) -> str:
     return textwrap.fill(words, WIDTH, initial_indent="    ", subsequent_indent="    ")

@@ -1,7 +1,7 @@
 """`hansa export`: a run's figures into an experiment tracker."""
 
 import time
-from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,7 +40,9 @@ def export(
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for the files of tensorboard or wandb.")
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on until the run is over.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Continue until the run has ended.")
+    ] = False,
     artifacts: Annotated[
         bool,
         typer.Option(help="Send the final adapter and the report page, without episodes, too."),
@@ -58,7 +60,10 @@ def export(
 
     tracker = open_tracker(to, Destination(url=url, experiment=experiment, out=out))
     source = _open(run, credentials, (namespace, context, kubeconfig))
-    record = _follow(source, tracker) if follow else _once(source, tracker)
+    if follow:
+        record = _follow(source, tracker)
+    else:
+        tracker.write(record := source.read())
     sent = _send_files(source, tracker, record) if artifacts and record.state != "running" else 0
     points = sum(len(each.points) for each in record.runs)
     files = f", {sent} files" if sent else ""
@@ -83,33 +88,17 @@ def _open(run: str, credentials: Path | None, cluster: tuple[str | None, ...]) -
         raise InputError(error.message, hint=error.hint or hint) from error
 
 
-def _once(source: "RunSource", tracker: "Tracker") -> "Record":
-    record = source.read()
-    tracker.write(record)
-    return record
-
-
 def _follow(source: "RunSource", tracker: "Tracker") -> "Record":
-    last = None
-    for record in _changes(source):
-        _insist(tracker, record)
-        last = record
+    last: Record | None = None
+    for last, _ in groupby(source.follow()):  # a status also changes in what no tracker holds
+        _insist(tracker, last)
     if last is None:
         raise InputError("RUN: got nothing to follow")
     return last
 
 
-def _changes(source: "RunSource") -> Iterator["Record"]:
-    """Records that differ: a status tells of much that no tracker holds."""
-    last = None
-    for record in source.follow():
-        if record != last:
-            yield record
-        last = record
-
-
 def _insist(tracker: "Tracker", record: "Record") -> None:
-    """Write, and wait for a tracker that is away: the run goes on without it."""
+    """Write, and retry while the tracker does not answer."""
     said = False
     while True:
         try:

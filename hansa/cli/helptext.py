@@ -36,10 +36,10 @@ class PlainCommand(TyperCommand):
             records = [record for each in params if (record := each.get_help_record(ctx))]
             if records:
                 with formatter.section(title):
-                    formatter.write_dl([_plain(*record, kind) for record in records])
+                    formatter.write_dl([_simplify(*record, kind) for record in records])
 
 
-def _plain(name: str, words: str, kind: str) -> tuple[str, str]:
+def _simplify(name: str, words: str, kind: str) -> tuple[str, str]:
     for theirs, ours in TYPES.items():
         name = name.replace(theirs, ours if kind == "option" else "")
     words = _FROM.sub(r"at least \1", _BETWEEN.sub(r"\1 to \2", words))

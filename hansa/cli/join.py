@@ -25,9 +25,9 @@ def join(
         typer.Option(help="File of the silo's masking key, where updates are masked."),
     ] = None,
 ) -> int:
-    """Follow the coordinator's orders as far as the manifest allows; run it again to go on."""
+    """Follow the coordinator's orders as far as the manifest allows; run it again to resume."""
     from hansa.local.credentials import read_credentials
-    from hansa.local.join import Joining, environ_of, own_environ
+    from hansa.local.join import Joining, choose_variables, read_own_variables
     from hansa.local.join import join as take_part
     from hansa.local.rundir import DEFAULT_ROOT, RunDir
     from hansa.manifests.load import load_member
@@ -35,7 +35,11 @@ def join(
     member = load_member(file)
     name = member.spec.federation.environment
     folder = RunDir(out or DEFAULT_ROOT / f"{member.metadata.name}-{name}")
-    given = environ_of(read_credentials(credentials), name) if credentials else own_environ()
+    given = (
+        choose_variables(read_credentials(credentials), name)
+        if credentials
+        else read_own_variables()
+    )
     say(f"{member.metadata.name}: everything of this silo is kept in {folder.path}")
     stop_on_signals()
     joining = Joining(
@@ -44,6 +48,8 @@ def join(
     try:
         take_part(member, folder, joining, say)
     except KeyboardInterrupt as stop:
-        say(f"stopped; nothing is lost: the same command goes on (folder {folder.path})")
+        say(
+            f"stopped; nothing is lost: run the same command again to resume (folder {folder.path})"
+        )
         return stop.args[0] if stop.args else INTERRUPTED
     return int(Exit.DONE)

@@ -24,7 +24,7 @@ _LONGEST = 64 * 1024
 _POWERS = {
     "signing": "signs for whoever has it",
     "sealing": "opens, for whoever has it, all that is sealed to it",
-    "masking": "makes, for whoever has it, the masks of its silo's updates",
+    "masking": "makes the masks of its silo's updates",
 }
 
 
@@ -77,13 +77,13 @@ def keys(
     """
     from hansa.crypto import public_keys
 
-    if verb is Verb.SHOW and public_keys.is_public(file):
+    if verb is Verb.SHOW and public_keys.is_public_key(file):
         _print_public(file, output)
         return
     use: Use = "masking" if masking else "sealing" if sealing else "signing"
-    key, use = (_new(Path(file), use), use) if verb is Verb.NEW else _read(Path(file), masking)
+    key, use = (_make_key(Path(file), use), use) if verb is Verb.NEW else _read(Path(file), masking)
     if output is Form.SECRET:
-        print_data(_manifest(key, use), Format.YAML)
+        print_data(_build_secret(key, use), Format.YAML)
         return
     _print_public(key.public, output)
 
@@ -102,11 +102,11 @@ def _print_public(public: str, output: Form) -> None:
         print_data({**shown, "keyid": public_keys.keyid(public)}, Format(output.value))
 
 
-def _new(path: Path, use: Use) -> "PrivateKey":
+def _make_key(path: Path, use: Use) -> "PrivateKey":
     """A key in a file that nobody else may read, from its first byte on."""
     from hansa.crypto import dsse, sealing
 
-    key = dsse.new_key() if use == "signing" else sealing.new_key()
+    key = dsse.generate_signing_key() if use == "signing" else sealing.generate_opening_key()
     try:
         handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     except FileExistsError:
@@ -124,7 +124,7 @@ def _new(path: Path, use: Use) -> "PrivateKey":
     except OSError as error:  # half a key would be refused later, when its owner counts on it
         path.unlink(missing_ok=True)
         raise InputError(f"FILE: {path}: {error.strerror}") from None
-    say(f"{path} {_POWERS[use]}: keep it, and give nobody more than the public key")
+    say(f"{path} {_POWERS[use]}: keep it secret, and share the public key only")
     return key
 
 
@@ -136,7 +136,7 @@ def _read(path: Path, masking: bool) -> tuple["PrivateKey", Use]:
             pem = file.read(_LONGEST)
     except OSError as error:
         raise InputError(f"FILE: {path}: {error.strerror}") from None
-    key, use = _parsed(pem, path)
+    key, use = _parse_key(pem, path)
     if masking and use == "signing":
         raise InputError(f"--masking: got {path}, which signs, expected a masking key")
     use = "masking" if masking else use
@@ -145,7 +145,7 @@ def _read(path: Path, masking: bool) -> tuple["PrivateKey", Use]:
     return key, use
 
 
-def _parsed(pem: bytes, path: Path) -> tuple["PrivateKey", Use]:
+def _parse_key(pem: bytes, path: Path) -> tuple["PrivateKey", Use]:
     from hansa.crypto import dsse, sealing
 
     with suppress(InputError):
@@ -153,7 +153,7 @@ def _parsed(pem: bytes, path: Path) -> tuple["PrivateKey", Use]:
     return dsse.read_key(pem, f"FILE: {path}"), "signing"
 
 
-def _manifest(key: "PrivateKey", use: Use) -> dict[str, Any]:
+def _build_secret(key: "PrivateKey", use: Use) -> dict[str, Any]:
     """The Secret of the private key, to be piped into kubectl."""
     return {
         "apiVersion": "v1",

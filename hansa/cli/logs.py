@@ -12,7 +12,7 @@ from hansa.api import job_names
 from hansa.cli import target
 from hansa.cli.common import say
 from hansa.core.errors import InputError
-from hansa.core.sanitize import visible
+from hansa.core.sanitize import sanitize
 
 if TYPE_CHECKING:
     from hansa.kubernetes.federations import Federations
@@ -42,27 +42,27 @@ def logs(
 
     With --member: of a silo's part in somebody else's federation.
     """
-    target.one_of(name or member, out)
+    target.require_one_place(name or member, out)
     if out:
         _show_run(out, environment, round_, follow)
         return
     from hansa.kubernetes.pod_logs import LogSelection
 
-    things, chosen = target.federation_or_member(name, member, namespace, context, kubeconfig)
+    things, chosen = target.open_either(name, member, namespace, context, kubeconfig)
     choice = LogSelection(environment=environment, round=round_)
     _show_pods(things, chosen, choice, follow)
 
 
 def _show_pods(federations: "Federations", name: str, choice: "LogSelection", follow: bool) -> None:
-    from hansa.cli.views.federation import pod_state
-    from hansa.kubernetes.pod_logs import Follower, has_started, in_order, job_of, read
+    from hansa.cli.views.federation import describe_pod_state
+    from hansa.kubernetes.pod_logs import Follower, find_job_name, has_started, read, sort_pods
 
     _check_environment(federations.get(name)["spec"], choice.environment)
     if follow:
         for line in Follower(federations, name, choice).run():
             _print_line(line)
         return
-    pods = in_order(federations.pods(name, choice.labels()))
+    pods = sort_pods(federations.pods(name, choice.labels()))
     if not pods:
         raise InputError(
             f"{federations.word} {name}: no Pod fits",
@@ -70,7 +70,7 @@ def _show_pods(federations: "Federations", name: str, choice: "LogSelection", fo
         )
     for pod in pods:
         if not has_started(pod):
-            say(f"{job_of(pod)}: not started ({pod_state(pod)})")
+            say(f"{find_job_name(pod)}: not started ({describe_pod_state(pod)})")
             continue
         for line in read(federations, pod):
             _print_line(line)
@@ -84,16 +84,16 @@ def _check_environment(spec: dict[str, object], wanted: str | None) -> None:
     names = [str(e["name"]) for e in listed] if isinstance(listed, list) else []
     names = [str(ours.get("environment"))] if isinstance(ours, dict) else names
     if wanted not in (None, *SERVERS, *names):
-        from hansa.kubernetes.errors import offer
+        from hansa.kubernetes.errors import suggest_names
 
         raise InputError(
             f"--environment: got {wanted}, which is not in spec.environments",
-            hint=offer(str(wanted), [*names, *SERVERS]),
+            hint=suggest_names(str(wanted), [*names, *SERVERS]),
         )
 
 
 def _print_line(line: "LogLine") -> None:
-    print(f"{line.job} | {visible(line.text)}", flush=True)
+    print(f"{line.job} | {sanitize(line.text)}", flush=True)
 
 
 def _show_run(out: Path, environment: str | None, round_: int | None, follow: bool) -> None:
@@ -119,14 +119,14 @@ def _choose(jobs: Path, environment: str | None, round_: int | None) -> list[Pat
     """Logs that fit, by round, environment and name: an assignment tells more than a short name."""
     chosen: list[tuple[float, int, str, int, Path]] = []
     for path in jobs.glob("*/assignment.json"):
-        number, role, who = _whose(json.loads(path.read_text()), path.parent.name)
+        number, role, who = _identify_job(json.loads(path.read_text()), path.parent.name)
         log = path.with_name("log.txt")
         if environment in (None, who) and round_ in (None, number) and log.exists():
             chosen.append((number, _ORDER.index(role), who, len(log.parent.name), log))
     return [log for *_, log in sorted(chosen)]
 
 
-def _whose(task: dict[str, Any], job: str) -> tuple[float, str, str]:
+def _identify_job(task: dict[str, Any], job: str) -> tuple[float, str, str]:
     """Round, role and environment of a Job; couriers come last, for all rounds."""
     role = str(task["role"])
     if role == "courier":
@@ -142,5 +142,5 @@ def _print_from(path: Path, offset: int) -> int:
         file.seek(offset)
         text = file.read()
     for line in text.decode(errors="replace").splitlines():
-        print(f"{path.parent.name} | {visible(line)}", flush=True)
+        print(f"{path.parent.name} | {sanitize(line)}", flush=True)
     return offset + len(text)

@@ -12,7 +12,7 @@ from hansa.cli.common import say
 from hansa.cli.status import Credentials
 from hansa.cli.target import OptionalFolder
 from hansa.core.errors import InputError
-from hansa.publish.bucket import Endpoint, at_endpoint, check_name
+from hansa.publish.bucket import Endpoint, open_bucket, set_endpoint
 
 if TYPE_CHECKING:
     from hansa.api.letters import LetterLog
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hansa.store.base import ObjectStore
 
 DIFFERS = 1
-"""Exit code where an object is no letter, or the chain is broken; as that of `hansa audit`."""
+"""Exit code where an object is not a letter, or the chain is broken; like that of `hansa audit`."""
 
 
 def mail(
@@ -50,22 +50,22 @@ def mail(
     """Print the letters between the coordinator and a silo as JSON lines, each verified.
 
     Only what the manifest's publicKeys, or the given keys, signed is believed. Exit code 1 when an
-    object is no letter, or names another letter before it than there is.
+    object is not a letter, or names another letter before it than there is.
     """
-    from hansa.crypto.public_keys import raw
-    from hansa.members.correspondence import box_of
+    from hansa.crypto.public_keys import parse_public_key
+    from hansa.members.correspondence import open_mailbox
 
     for key in (*(orders_key or ()), *(answers_key or ())):
-        raw("ed25519", key)
+        parse_public_key("ed25519", key)
     lines = wrong = 0
-    with _opened(file, out, credentials, endpoint) as (federation, store):
-        logs = _logs(federation, environment, orders_key, answers_key)
+    with _open_store(file, out, credentials, endpoint) as (federation, store):
+        logs = _choose_logs(federation, environment, orders_key, answers_key)
         for name, (log, keys) in logs.items():
-            for line in _lines(box_of(federation.spec, store, environment, log, tuple(keys))):
+            for line in _lines(open_mailbox(federation.spec, store, environment, log, tuple(keys))):
                 print(json.dumps({"log": name, **line}))
                 lines += 1
                 wrong += not line.get("follows", False)
-        differ = _contradictions(federation, store, environment, logs) if check else []
+        differ = _list_contradictions(federation, store, environment, logs) if check else []
     if not lines:
         say(f"there are no letters to or of {environment}: nothing is signed here")
     for sentence in differ:
@@ -78,7 +78,7 @@ def mail(
         raise typer.Exit(DIFFERS)
 
 
-def _logs(
+def _choose_logs(
     federation: "Federation", silo: str, orders: list[str] | None, answers: list[str] | None
 ) -> dict[str, tuple["LetterLog", list[str]]]:
     """Both logs with the keys that are believed: those given, or the manifest's."""
@@ -101,34 +101,32 @@ def _logs(
     return logs
 
 
-def _contradictions(
+def _list_contradictions(
     federation: "Federation", store: "ObjectStore", name: str, logs: dict[str, Any]
 ) -> list[str]:
     """What is not in the bucket as a verified letter names it."""
     from hansa.api.exchange import Cursor
-    from hansa.members.correspondence import box_of
-    from hansa.members.evidence import contradictions
+    from hansa.members.correspondence import open_mailbox
+    from hansa.members.evidence import find_contradictions
 
     wrong: list[str] = []
     for log, keys in logs.values():
-        box = box_of(federation.spec, store, name, log, tuple(keys))
+        box = open_mailbox(federation.spec, store, name, log, tuple(keys))
         cursor, more = Cursor(), True
         while more:
             reading = box.read(cursor)
             letters = [entry.letter for entry in reading.entries]
-            wrong += contradictions(store, box.prefix, name, letters)
+            wrong += find_contradictions(store, box.prefix, name, letters)
             cursor, more = reading.cursor, reading.more
     return wrong
 
 
 @contextmanager
-def _opened(
+def _open_store(
     file: Path | None, out: Path | None, credentials: Path | None, endpoint: str | None
 ) -> Iterator[tuple["Federation", "ObjectStore"]]:
     """The federation with its place, and its store: that of a run's folder, or of a manifest."""
-    from hansa.local.credentials import of_reader, read_credentials
-    from hansa.local.loop import own_store
-    from hansa.local.results import open_store, with_storage
+    from hansa.local.results import add_storage, open_store
     from hansa.local.rundir import RunDir
     from hansa.manifests.load import load
 
@@ -144,22 +142,20 @@ def _opened(
         folder = RunDir(out)
         federation = folder.load()
         with open_store(federation, folder, credentials) as store:
-            yield with_storage(federation, folder), store
+            yield add_storage(federation, folder), store
         return
-    federation = at_endpoint(load(file or "", here=False), endpoint)
-    if federation.spec.storage:
-        check_name(federation.spec.storage.s3)
-    variables = of_reader(read_credentials(credentials)) if credentials else None
-    yield federation, own_store(federation.spec, variables)
+    federation = set_endpoint(load(file or "", here=False), endpoint)
+    with open_bucket(federation.spec, credentials) as store:
+        yield federation, store
 
 
 def _lines(box: "Mailbox") -> Iterator[dict[str, Any]]:
     """Every object of a log: the letter, or what is wrong with it."""
     from hansa.api.letters import FAULTS
-    from hansa.members.correspondence import every_object
+    from hansa.members.correspondence import walk_objects
     from hansa.members.mailbox import NoEntry
 
-    for entry, follows in every_object(box):
+    for entry, follows in walk_objects(box):
         line: dict[str, Any] = {"serial": entry.serial}
         if isinstance(entry, NoEntry):
             yield {**line, "fault": entry.fault, "means": FAULTS[entry.fault]}

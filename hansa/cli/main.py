@@ -35,159 +35,69 @@ class Listing:
     """Extra of the distribution that brings the command; empty: always there."""
 
 
+_CLI, _CLIENT, _SERVER = "hansa.cli", "hansa_client.commands", "hansa_server.commands"
+_TABLE = (
+    ("demo", _CLI, "Watch five worlds make one small agent better."),
+    ("run", _CLI, "Run a federation on this machine, or resume it."),
+    ("compare", _CLI, "Run methods and seeds over one federation, as one table."),
+    ("apply", _CLI, "Create or change a federation on a cluster."),
+    ("status", _CLI, "Show how far it is, and why it is stalled."),
+    ("watch", _CLI, "Show a federation, or a run, until it ends."),
+    ("wait", _CLI, "Wait until a federation has succeeded, for scripts."),
+    ("report", _CLI, "Write one HTML page about a run."),
+    ("pull", _CLI, "Copy an adapter out of the store, ready for PEFT."),
+    ("push", _CLIENT, "Publish an adapter on the Hugging Face hub or in a registry."),
+    ("audit", _SERVER, "Check a run by its audit log, and merge each round again."),
+    ("export", _CLI, "Send a run's figures to MLflow, TensorBoard or W&B."),
+    ("logs", _CLI, "Print the logs of a federation's Jobs."),
+    ("suspend", _CLI, "Stop a federation's Jobs for a while."),
+    ("resume", _CLI, "Resume a suspended federation."),
+    ("retry", _CLI, "Open the next round after one that failed."),
+    ("rollback", _CLI, "Go on from the adapter of an earlier round."),
+    ("delete", _CLI, "Delete a federation; its bucket is untouched."),
+    ("validate", _CLI, "Check a manifest and say what is wrong."),
+    ("privacy", _CLI, "Print what spec.privacy will have cost after each round."),
+    ("explain", _CLI, "Print what a field of a Federation means."),
+    ("crd", _CLI, "Print the CustomResourceDefinition for Kubernetes."),
+    ("policy", _CLI, "Print the bucket policy that one party needs."),
+    ("keys", _CLI, "Make a key that signs or opens, or show its public half."),
+    ("mail", _CLI, "Print and verify the letters between coordinator and silo."),
+    ("invite", _CLI, "Print what a silo that runs elsewhere is asked to agree to."),
+    ("member", _CLI, "Print the manifest of a silo that accepts an invitation."),
+    ("join", _CLI, "Take part in somebody else's federation, from this machine."),
+    ("worlds", _CLIENT, "List the worlds; --score measures simple players in them."),
+    ("play", _CLIENT, "Play an episode, or watch an expert or a model."),
+    ("demonstrate", _CLIENT, "Write a world's expert episodes to a file."),
+    ("trajectories", _CLIENT, "Browse the episodes that a run has played."),
+    ("evaluate", _CLIENT, "Play a world's held-out tasks with an adapter."),
+    ("model", _CLIENT, "Print the digests of a manifest's base model and adapter."),
+    ("serve", _CLIENT, "Serve adapters by an OpenAI-compatible API."),
+    ("chat", _CLIENT, "Talk to a served adapter in the terminal."),
+    ("aggregate", _SERVER, "Merge LoRA adapters into one, outside any federation."),
+    ("inspect", _SERVER, "Print an adapter's rank, layers, norms and digest."),
+)
+"""Name, package and summary of each command, in the order of a first visit."""
+_MODULES = {"resume": "suspend"}
+"""Modules of commands that are not named after the command."""
 COMMANDS: dict[str, Listing] = {
-    "demo": Listing(
-        target="hansa.cli.demo:demo", summary="Watch five worlds make one small agent better."
-    ),
-    "run": Listing(
-        target="hansa.cli.run:run", summary="Run a federation on this machine, or go on with it."
-    ),
-    "compare": Listing(
-        target="hansa.cli.compare:compare",
-        summary="Run methods and seeds over one federation, as one table.",
-    ),
-    "apply": Listing(
-        target="hansa.cli.apply:apply", summary="Create or change a federation on a cluster."
-    ),
-    "status": Listing(
-        target="hansa.cli.status:status", summary="Show how far it is, and why it is stalled."
-    ),
-    "watch": Listing(
-        target="hansa.cli.watch:watch", summary="Show a federation, or a run, until it ends."
-    ),
-    "wait": Listing(
-        target="hansa.cli.wait:wait", summary="Wait until a federation has succeeded, for scripts."
-    ),
-    "report": Listing(target="hansa.cli.report:report", summary="Write one HTML page about a run."),
-    "pull": Listing(
-        target="hansa.cli.pull:pull", summary="Copy an adapter out of the store, ready for PEFT."
-    ),
-    "push": Listing(
-        target="hansa_client.commands.push:push",
-        summary="Publish an adapter on the Hugging Face hub or in a registry.",
-        extra="client",
-    ),
-    "audit": Listing(
-        target="hansa_server.commands.audit:audit",
-        summary="Check a run by its audit log, and merge each round again.",
-    ),
-    "export": Listing(
-        target="hansa.cli.export:export",
-        summary="Send a run's figures to MLflow, TensorBoard or W&B.",
-    ),
-    "logs": Listing(target="hansa.cli.logs:logs", summary="Print the logs of a federation's Jobs."),
-    "suspend": Listing(
-        target="hansa.cli.suspend:suspend", summary="Stop a federation's Jobs for a while."
-    ),
-    "resume": Listing(
-        target="hansa.cli.suspend:resume", summary="Let a suspended federation go on."
-    ),
-    "retry": Listing(
-        target="hansa.cli.retry:retry", summary="Open the next round after one that failed."
-    ),
-    "rollback": Listing(
-        target="hansa.cli.rollback:rollback",
-        summary="Go on from the adapter of an earlier round.",
-    ),
-    "delete": Listing(
-        target="hansa.cli.delete:delete", summary="Delete a federation; its bucket is untouched."
-    ),
-    "validate": Listing(
-        target="hansa.cli.validate:validate", summary="Check a manifest and say what is wrong."
-    ),
-    "privacy": Listing(
-        target="hansa.cli.privacy:privacy",
-        summary="Print what spec.privacy will have cost after each round.",
-    ),
-    "explain": Listing(
-        target="hansa.cli.explain:explain", summary="Print what a field of a Federation means."
-    ),
-    "crd": Listing(
-        target="hansa.cli.crd:crd", summary="Print the CustomResourceDefinition for Kubernetes."
-    ),
-    "policy": Listing(
-        target="hansa.cli.policy:policy", summary="Print the bucket policy that one party needs."
-    ),
-    "keys": Listing(
-        target="hansa.cli.keys:keys",
-        summary="Make a key that signs or opens, or show its public half.",
-    ),
-    "mail": Listing(
-        target="hansa.cli.mail:mail",
-        summary="Print and verify the letters between coordinator and silo.",
-    ),
-    "invite": Listing(
-        target="hansa.cli.invite:invite",
-        summary="Print what a silo that runs elsewhere is asked to agree to.",
-    ),
-    "member": Listing(
-        target="hansa.cli.member:member",
-        summary="Print the manifest of a silo that accepts an invitation.",
-    ),
-    "join": Listing(
-        target="hansa.cli.join:join",
-        summary="Take part in somebody else's federation, from this machine.",
-    ),
-    "worlds": Listing(
-        target="hansa_client.commands.worlds:worlds",
-        summary="List the worlds; --score measures simple players in them.",
-        extra="client",
-    ),
-    "play": Listing(
-        target="hansa_client.commands.play:play",
-        summary="Play an episode, or watch an expert or a model.",
-        extra="client",
-    ),
-    "demonstrate": Listing(
-        target="hansa_client.commands.demonstrate:demonstrate",
-        summary="Write a world's expert episodes to a file.",
-        extra="client",
-    ),
-    "trajectories": Listing(
-        target="hansa_client.commands.trajectories:trajectories",
-        summary="Browse the episodes that a run has played.",
-        extra="client",
-    ),
-    "evaluate": Listing(
-        target="hansa_client.commands.evaluate:evaluate",
-        summary="Play a world's held-out tasks with an adapter.",
-        extra="client",
-    ),
-    "model": Listing(
-        target="hansa_client.commands.model:model",
-        summary="Print the digests of a manifest's base model and adapter.",
-        extra="client",
-    ),
-    "serve": Listing(
-        target="hansa_client.commands.serve:serve",
-        summary="Serve adapters by an OpenAI-compatible API.",
-        extra="client",
-    ),
-    "chat": Listing(
-        target="hansa_client.commands.chat:chat",
-        summary="Talk to a served adapter in the terminal.",
-        extra="client",
-    ),
-    "aggregate": Listing(
-        target="hansa_server.commands.aggregate:aggregate",
-        summary="Merge LoRA adapters into one, outside any federation.",
-    ),
-    "inspect": Listing(
-        target="hansa_server.commands.inspect:inspect",
-        summary="Print an adapter's rank, layers, norms and digest.",
-    ),
+    name: Listing(
+        target=f"{package}.{_MODULES.get(name, name)}:{name}",
+        summary=summary,
+        extra="client" if package == _CLIENT else "",
+    )
+    for name, package, summary in _TABLE
 }
 """Every command that this distribution knows; packages add theirs by entry points."""
 
 
-def _plugins() -> dict[str, EntryPoint]:
+def _list_plugins() -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=GROUP) if point.name not in COMMANDS}
 
 
-def _listing(name: str) -> Listing | None:
+def _find_listing(name: str) -> Listing | None:
     if name in COMMANDS:
         return COMMANDS[name]
-    point = _plugins().get(name)
+    point = _list_plugins().get(name)
     if point is None:
         return None
     return Listing(target=point.value, summary=f"From the package of {point.module}.")
@@ -222,11 +132,11 @@ class CommandTable(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Names in the order of a first visit, then those of other packages."""
-        return [*COMMANDS, *sorted(_plugins())]
+        return [*COMMANDS, *sorted(_list_plugins())]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The line of one command; nothing is imported yet."""
-        listing = _listing(cmd_name)
+        listing = _find_listing(cmd_name)
         if listing is None:
             return None
         command = LazyCommand(name=cmd_name, help=listing.summary)

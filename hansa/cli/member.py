@@ -16,15 +16,15 @@ def member(
 ) -> None:
     """Print a FederationMember with what the invitation says filled in.
 
-    Compare the fingerprint with the coordinator first: whoever has that key gives the orders.
+    Compare the fingerprint with the coordinator first: the holder of that key gives the orders.
     """
     import sys
 
     from hansa.core.errors import InputError
     from hansa.crypto.public_keys import fingerprint
-    from hansa.members.allowances import in_words
+    from hansa.members.allowances import describe_allowances
     from hansa.members.courier import load_key
-    from hansa.members.invitation import member_of, opened
+    from hansa.members.invitation import build_member_manifest, open_invitation
 
     name = "standard input" if str(invitation) == "-" else str(invitation)
     try:
@@ -33,12 +33,12 @@ def member(
     except OSError as error:
         why = error.strerror or error
         raise InputError(f"{name}: got a file that cannot be read ({why})") from None
-    read, signer = opened(data, name)
+    read, signer = open_invitation(data, name)
     say(f"signed by {signer}: {fingerprint(signer)}")
     say("compare this fingerprint with the coordinator before you apply or join")
     if read.allow:
         say("the coordinator asks you to allow this; take out of spec.limits what you do not:")
-        for line in in_words(read.allow, read.agreed):
+        for line in describe_allowances(read.allow, read.agreed):
             say(f"  {line}")
-    made = member_of(read, load_key(str(key)).public, world)
+    made = build_member_manifest(read, load_key(str(key)).public, world)
     print_data(made, Format.YAML if output is Format.TABLE else output)

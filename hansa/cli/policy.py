@@ -48,7 +48,7 @@ def policy(
     from hansa.manifests.load import load
 
     spec = load(file, here=False).spec
-    made, elsewhere = documents(spec, party, minio=minio, write_once=write_once)
+    made, elsewhere = build_policies(spec, party, minio=minio, write_once=write_once)
     if elsewhere and not experience:
         say("note: its experience is in another store; --experience prints the policy for that")
     if experience and not elsewhere:
@@ -59,30 +59,32 @@ def policy(
     print_data(elsewhere if experience else made, Format.JSON if output is Format.TABLE else output)
 
 
-def documents(
+def build_policies(
     spec: "FederationSpec", party: str, *, minio: bool = False, write_once: bool = False
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The policy for the shared store, and for the party's private one where that is another."""
-    from hansa.store.access_grants import AGGREGATOR, grants, iam_policy
+    from hansa.store.access_grants import AGGREGATOR, iam_policy, list_grants
 
-    granted = grants(spec, party)
+    granted = list_grants(spec, party)
     if party != AGGREGATOR:  # the aggregator averages tensors and never loads the model
-        granted = [*granted, *_model(spec)]
+        granted = [*granted, *_list_model_grants(spec)]
     made = [
         iam_policy(each, minio=minio, write_once=write_once)
-        for each in _by_identity(spec, party, granted)
+        for each in _split_by_identity(spec, party, granted)
     ]
     return made[0], made[1] if len(made) > 1 else {}
 
 
-def _by_identity(spec: "FederationSpec", party: str, granted: list["Grant"]) -> list[list["Grant"]]:
+def _split_by_identity(
+    spec: "FederationSpec", party: str, granted: list["Grant"]
+) -> list[list["Grant"]]:
     """The shared store's grants, then the private one's, where that is another or has own keys."""
-    from hansa.kubernetes.pod_policy.refusals import experience_secret
-    from hansa.store.access_grants import AGGREGATOR, by_endpoint
+    from hansa.kubernetes.pod_policy.party_secrets import find_party_secrets
+    from hansa.store.access_grants import AGGREGATOR, group_by_endpoint
 
-    own = experience_secret(spec, party) if party != AGGREGATOR else ""
+    own = find_party_secrets(spec, party).experience if party != AGGREGATOR else ""
     if not own:
-        return list(by_endpoint(granted).values())  # the shared store's grants come first
+        return list(group_by_endpoint(granted).values())  # the shared store's grants come first
     private = [
         grant
         for grant in granted
@@ -91,7 +93,7 @@ def _by_identity(spec: "FederationSpec", party: str, granted: list["Grant"]) -> 
     return [[grant for grant in granted if grant not in private], private]
 
 
-def _model(spec: "FederationSpec") -> list["Grant"]:
+def _list_model_grants(spec: "FederationSpec") -> list["Grant"]:
     """Reading a base model that lies in a bucket of the shared store."""
     from hansa.store.access_grants import Grant
 

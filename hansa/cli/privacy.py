@@ -39,16 +39,16 @@ def privacy(
             "{epsilon: 8, delta: 1.0e-5}"
         )
     if budget is not None:
-        print_data(_budget(asked, budget), Format.JSON if output is Format.TABLE else output)
+        print_data(_build_budget(asked, budget), Format.JSON if output is Format.TABLE else output)
         return
-    document = forecast(spec, asked)
+    document = build_forecast(spec, asked)
     if output is Format.TABLE:
         _print_table(document)
     else:
         print_data(document, output)
 
 
-def _budget(asked: "Privacy", epsilon: float) -> dict[str, Any]:
+def _build_budget(asked: "Privacy", epsilon: float) -> dict[str, Any]:
     from pydantic import ValidationError
 
     from hansa.api.privacy_ledger import Budget
@@ -59,17 +59,17 @@ def _budget(asked: "Privacy", epsilon: float) -> dict[str, Any]:
         raise InputError(f"--budget: got {epsilon:g}, expected above 0 and up to 1000") from None
 
 
-def forecast(spec: "FederationSpec", asked: "Privacy") -> dict[str, Any]:
+def build_forecast(spec: "FederationSpec", asked: "Privacy") -> dict[str, Any]:
     """The forecast as plain data."""
     from hansa.api import privacy_checks as settings
     from hansa.api import privacy_forecast
 
-    rows = privacy_forecast.costs(spec, asked)
+    rows = privacy_forecast.forecast_costs(spec, asked)
     return {
         "unit": asked.unit,
         "epsilon": asked.epsilon,
         "delta": asked.delta,
-        "noiseMultiplier": privacy_forecast.noise(spec, asked),
+        "noiseMultiplier": privacy_forecast.find_noise(spec, asked),
         "clipNorm": asked.clip_norm,
         "samplingRate": asked.sampling_rate,
         "evaluationNoise": asked.evaluation_noise,
@@ -85,7 +85,7 @@ def forecast(spec: "FederationSpec", asked: "Privacy") -> dict[str, Any]:
         "environments": [
             {
                 "name": environment.name,
-                "units": settings.units(spec, asked, environment),
+                "units": settings.max_units(spec, asked, environment),
                 "epsilon": round(max(rows[-1].training, rows[-1].evaluation), 4),
             }
             for environment in spec.environments

@@ -10,7 +10,7 @@ from hansa.cli import target
 from hansa.cli.common import Format, Output, print_data, say
 from hansa.cli.status import Credentials
 from hansa.core.errors import InputError
-from hansa.publish.bucket import Endpoint, at_endpoint, readable
+from hansa.publish.bucket import Endpoint, read_known_fields, set_endpoint
 from hansa.publish.place import is_place, parse
 
 Where = Annotated[
@@ -53,7 +53,7 @@ def pull(
     """
     from hansa.publish.pull import pull_federation, pull_run
 
-    target.one_of(name, out)
+    target.require_one_place(name, out)
     if name and is_place(name):
         _pull_published(name, to, {"--round": round_ != "last", "-e": environment}, output)
         return
@@ -65,7 +65,7 @@ def pull(
         if to is None:
             raise InputError("--to: got nothing, expected a folder for the adapter")
         document = target.open_federations(namespace, context, kubeconfig).get(name or "")
-        federation = at_endpoint(readable(document), endpoint)
+        federation = set_endpoint(read_known_fields(document), endpoint)
         number, files = pull_federation(federation, to, round_, environment, credentials, say)
         where = to
     if output is not Format.TABLE:
@@ -78,7 +78,7 @@ def pull(
 def _pull_published(
     name: str, to: Path | None, others: Mapping[str, object], output: Format
 ) -> None:
-    """An adapter of a hub or a registry, whoever has put it there."""
+    """An adapter on the hub or in a registry, by any publisher."""
     from hansa.publish import fetch
 
     for option, given in others.items():

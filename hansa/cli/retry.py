@@ -5,7 +5,7 @@ from pathlib import Path
 from hansa.api.constants import ANNOTATION_RETRY
 from hansa.cli import target
 from hansa.cli.common import say
-from hansa.cli.run import CredentialsFile, Parallel
+from hansa.cli.run import CredentialsFile, Parallel, resume_options
 from hansa.core.errors import InputError
 from hansa.core.exits import Exit
 
@@ -21,11 +21,11 @@ def retry(
 ) -> int:
     """Go on after a failed round with the next one, from the same adapter.
 
-    A federation on the cluster is asked to; a run on this machine (--out) goes on at once, with
+    A federation on the cluster is asked to; a run on this machine (--out) resumes at once, with
     the settings that it has; so does one that was only stopped. --parallel and --credentials are
     those of `hansa run`.
     """
-    target.one_of(name, out)
+    target.require_one_place(name, out)
     if out:
         return _retry_run(out, parallel, credentials)
     for option, value in (("--parallel", parallel), ("--credentials", credentials)):
@@ -37,8 +37,6 @@ def retry(
 
 def _retry_run(out: Path, parallel: int | None, credentials: Path | None) -> int:
     from hansa.cli.run import carry_out
-    from hansa.local.credentials import read_credentials
-    from hansa.local.loop import RunOptions
     from hansa.local.rundir import RunDir
 
     folder = RunDir(out)
@@ -48,33 +46,23 @@ def _retry_run(out: Path, parallel: int | None, credentials: Path | None) -> int
     if not federation.status.failed and (is_over or folder.is_running()):
         print(f"run {out} unchanged (nothing has failed: it is {phase})")
         return int(Exit.DONE)
-    options = RunOptions(
-        embedded=folder.store.exists(),
-        parallel=parallel,
-        credentials=read_credentials(credentials) if credentials else None,
-    )
-    return carry_out(federation, folder, options)
+    return carry_out(federation, folder, resume_options(folder, parallel, credentials))
 
 
 def _retry_federation(
     name: str, namespace: str | None, context: str | None, kubeconfig: str | None
 ) -> None:
-    from hansa.kubernetes.state import condition, status, why
+    from hansa.kubernetes.state import describe_progress, get_status
 
     federations = target.open_federations(namespace, context, kubeconfig)
     federation = federations.get(name)
-    failed = status(federation).get("failed")
-    accepted = condition(federation, "Accepted")
-    if accepted.get("status") == "False":
-        raise InputError(
-            f"federation {name}: a retry cannot fix it: {accepted.get('message')}",
-            hint="set the named fields back with `hansa apply -f FILE`",
-        )
+    failed = get_status(federation).get("failed")
+    target.refuse_unaccepted(federation, "a retry")
     if not failed:
-        phase = status(federation).get("phase") or "Pending"
+        phase = get_status(federation).get("phase") or "Pending"
         print(f"federation/{name} unchanged (nothing has failed: it is {phase})")
-        if why(federation):
-            say(f"  {why(federation)}")
+        if describe_progress(federation):
+            say(f"  {describe_progress(federation)}")
         return
     value = target.now().isoformat()
     federations.change(name, {"metadata": {"annotations": {ANNOTATION_RETRY: value}}})

@@ -9,10 +9,10 @@ import typer
 from hansa.api.constants import ANNOTATION_ROLLBACK
 from hansa.cli import target
 from hansa.cli.common import say
-from hansa.cli.run import CredentialsFile, Parallel
+from hansa.cli.run import CredentialsFile, Parallel, resume_options
 from hansa.core.errors import InputError
 from hansa.core.exits import Exit
-from hansa.publish.bucket import Endpoint, at_endpoint, open_bucket, readable
+from hansa.publish.bucket import Endpoint, open_bucket, read_known_fields, set_endpoint
 
 if TYPE_CHECKING:
     from hansa.api.status import Federation, FederationStatus, HistoryEntry
@@ -46,11 +46,11 @@ def rollback(
     """Go back to the adapter of an earlier round; the rounds after it are played again.
 
     They stay in the history, as `undone`, and in the store; what was explored in them stays
-    experience. A federation on the cluster is asked to; a run on this machine (--out) goes on at
+    experience. A federation on the cluster is asked to; a run on this machine (--out) resumes at
     once, with the settings that it has. --parallel and --credentials are those of `hansa run`; for
     a federation on the cluster, --credentials lets the store be asked first whether it has it.
     """
-    target.one_of(name, out)
+    target.require_one_place(name, out)
     if out:
         if endpoint:
             raise InputError("--endpoint: got it with --out; it is for a federation on a cluster")
@@ -64,15 +64,13 @@ def rollback(
 
 def _roll_back_run(out: Path, to: int, parallel: int | None, credentials: Path | None) -> int:
     from hansa.cli.run import carry_out
-    from hansa.local.credentials import read_credentials
-    from hansa.local.loop import RunOptions
-    from hansa.local.results import open_store, with_storage
+    from hansa.local.results import add_storage, open_store
     from hansa.local.rundir import RunDir
     from hansa.plan.policy import rollback as policy
 
     folder = RunDir(out)
     federation = folder.load()
-    lost = _lost(federation.status, to)
+    lost = _describe_lost_rounds(federation.status, to)
     if folder.is_running():
         raise InputError(
             f"--out: got {out}, where another `hansa run` is at work",
@@ -82,54 +80,46 @@ def _roll_back_run(out: Path, to: int, parallel: int | None, credentials: Path |
         print(f"run {out} unchanged (it ends with round {to} already)")
         return int(Exit.DONE)
     with open_store(federation, folder, credentials) as store:
-        _check_there(with_storage(federation, folder), store, to)
-    options = RunOptions(
-        embedded=folder.store.exists(),
-        parallel=parallel,
-        credentials=read_credentials(credentials) if credentials else None,
-    )
-    value = policy.request(to, target.now().isoformat())
+        _check_there(add_storage(federation, folder), store, to)
+    options = resume_options(folder, parallel, credentials)
+    value = policy.format_request(to, target.now().isoformat())
     annotations = {**federation.metadata.annotations, ANNOTATION_ROLLBACK: value}
     metadata = federation.metadata.model_copy(update={"annotations": annotations})
     if lost is not None:
         say(f"goes back to round {to}{lost}")
     asked = federation.model_copy(update={"metadata": metadata})
-    return carry_out(asked, folder, options, goes_on=f"`hansa retry --out {out}` goes on")
+    return carry_out(asked, folder, options, goes_on=f"`hansa retry --out {out}` resumes it")
 
 
 def _roll_back_federation(
     federations: "Federations", name: str, to: int, credentials: Path | None, endpoint: str | None
 ) -> None:
-    from hansa.kubernetes.state import condition, status
+    from hansa.kubernetes.state import get_status
     from hansa.plan.policy import rollback as policy
 
     federation = federations.get(name)
-    accepted = condition(federation, "Accepted")
-    if accepted.get("status") == "False":
-        raise InputError(
-            f"federation {name}: a rollback cannot fix it: {accepted.get('message')}",
-            hint="set the named fields back with `hansa apply -f FILE`",
-        )
-    parsed = _parsed(name, status(federation))
-    lost = _lost(parsed, to)
+    target.refuse_unaccepted(federation, "a rollback")
+    parsed = _parse_status(name, get_status(federation))
+    lost = _describe_lost_rounds(parsed, to)
     if lost is None:
-        print(f"federation/{name} unchanged (it goes on from round {to} already)")
+        print(f"federation/{name} unchanged (it continues from round {to} already)")
         return
     if credentials or endpoint:
-        placed = at_endpoint(readable(federation), endpoint)
-        _ask_store(placed.model_copy(update={"status": parsed}), to, credentials)
+        placed = set_endpoint(read_known_fields(federation), endpoint)
+        with open_bucket(placed.spec, credentials) as store:
+            _check_there(placed.model_copy(update={"status": parsed}), store, to)
     elif to:
         say(
             f"note: the store was not asked whether it still has round {to}, which the operator "
             "cannot see; --credentials FILE asks it before anything is changed"
         )
-    value = policy.request(to, target.now().isoformat())
+    value = policy.format_request(to, target.now().isoformat())
     federations.change(name, {"metadata": {"annotations": {ANNOTATION_ROLLBACK: value}}})
     print(f"federation/{name} goes back to round {to}{lost}")
     say(f"see it run: `hansa watch {federations.call(name)}`")
 
 
-def _parsed(name: str, status: dict[str, Any]) -> "FederationStatus":
+def _parse_status(name: str, status: dict[str, Any]) -> "FederationStatus":
     from pydantic import ValidationError
 
     from hansa.api.status import FederationStatus
@@ -143,17 +133,11 @@ def _parsed(name: str, status: dict[str, Any]) -> "FederationStatus":
         ) from None
 
 
-def _ask_store(federation: "Federation", to: int, credentials: Path | None) -> None:
-    """Look for the adapter in a cluster's store, as this machine reaches it."""
-    with open_bucket(federation.spec, credentials) as store:
-        _check_there(federation, store, to)
-
-
 def _check_there(federation: "Federation", store: "ObjectStore", to: int) -> None:
     """Refuse a round whose adapter somebody, or a lifecycle rule, has removed from the store."""
     from hansa.plan.policy import rollback as policy
 
-    entry = policy.find(federation.status.history, str(to))
+    entry = policy.find_target(federation.status.history, str(to))
     storage = federation.spec.storage
     if not to or entry is None or storage is None:
         return
@@ -169,19 +153,19 @@ def _missing(store: "ObjectStore", prefix: str, entry: "HistoryEntry") -> str:
     """What of a round's adapter is not there as it was; empty: all of it is."""
     from hansa.api import bucket_keys
     from hansa.api.bucket_documents import GlobalManifest
-    from hansa.core.errors import Garbled, NotFound
+    from hansa.core.errors import InvalidDocument, NotFound
     from hansa.store import documents
 
     folder = bucket_keys.global_folder(prefix, entry.round)
     key = folder + bucket_keys.MANIFEST
     try:
-        files = documents.read(GlobalManifest, store, key).files
+        files = documents.read_document(GlobalManifest, store, key).files
         for name in sorted(files):
             key = folder + name
             store.size(key)
     except NotFound:
         return f"{key} is gone"
-    except Garbled as error:
+    except InvalidDocument as error:
         return error.message
     tensors = files.get(bucket_keys.ADAPTER)
     if tensors is None or tensors.sha256 != entry.adapter:
@@ -189,15 +173,15 @@ def _missing(store: "ObjectStore", prefix: str, entry: "HistoryEntry") -> str:
     return ""
 
 
-def _lost(status: "FederationStatus", to: int) -> str | None:
+def _describe_lost_rounds(status: "FederationStatus", to: int) -> str | None:
     """What no longer counts after it, in words; nothing where it would change nothing."""
     from hansa.core.text import count
     from hansa.plan.policy import rollback as policy
 
-    entry = policy.find(status.history, str(to))
+    entry = policy.find_target(status.history, str(to))
     if entry is None:
-        raise InputError(f"--to: {policy.refusal(status.history, str(to))}")
-    if policy.is_there(status, entry) and not status.failed:
+        raise InputError(f"--to: {policy.explain_refusal(status.history, str(to))}")
+    if policy.is_already_there(status, entry) and not status.failed:
         return None
     rounds = status.completed - policy.undo(status, entry).completed
     return f" (undoes {rounds} of {count(status.completed, 'round')})" if rounds else ""

@@ -56,7 +56,7 @@ def run(
         typer.Option(help="Folder with the file NAME.key of each silo's masking key."),
     ] = None,
 ) -> int:
-    """Run a federation on this machine; run it again to go on where it stopped."""
+    """Run a federation on this machine; run it again to resume."""
     from hansa.local.credentials import read_credentials
     from hansa.local.loop import RunOptions
     from hansa.local.rundir import DEFAULT_ROOT, RunDir
@@ -64,7 +64,7 @@ def run(
 
     federation = load(file)
     folder = RunDir(out or DEFAULT_ROOT / federation.metadata.name)
-    _say_what_is_ignored(federation)
+    _say_ignored_fields(federation)
     options = RunOptions(
         embedded=embedded_store,
         parallel=parallel,
@@ -76,12 +76,26 @@ def run(
     return carry_out(federation, folder, options)
 
 
+def resume_options(
+    folder: "RunDir", parallel: int | None, credentials: Path | None
+) -> "RunOptions":
+    """Options of a run that is resumed in its folder, with the store that it began with."""
+    from hansa.local.credentials import read_credentials
+    from hansa.local.loop import RunOptions
+
+    return RunOptions(
+        embedded=folder.store.exists(),
+        parallel=parallel,
+        credentials=read_credentials(credentials) if credentials else None,
+    )
+
+
 def carry_out(
     federation: "Federation",
     folder: "RunDir",
     options: "RunOptions",
     *,
-    goes_on: str = "the same command goes on",
+    goes_on: str = "run the same command again to resume",
 ) -> int:
     """Run to the end, write the page and the adapter, and say where they are."""
     from hansa.local import display
@@ -97,51 +111,51 @@ def carry_out(
         say(f"stopped; nothing is lost: {goes_on} (folder {folder.path})")
         return stop.args[0] if stop.args else INTERRUPTED
     except (OSError, Unreachable) as error:
-        if not _is_full(folder, error):
+        if not _is_disk_full(folder, error):
             raise
         raise HansaError(
             f"--out: got {folder.path}, whose disk is full",
-            hint=f"free some space: nothing is lost, and {goes_on}",
+            hint=f"free some space; nothing is lost: {goes_on}",
         ) from None
-    return _say_how_it_ended(ended, folder)
+    return _say_outcome(ended, folder)
 
 
-def _is_full(folder: "RunDir", error: Exception) -> bool:
+def _is_disk_full(folder: "RunDir", error: Exception) -> bool:
     """Whether the disk is to blame; the store on it ends with a sentence of its own."""
     return getattr(error, "errno", None) == errno.ENOSPC or folder.is_disk_full()
 
 
-def _say_how_it_ended(ended: "Federation", folder: "RunDir") -> int:
-    from hansa.cli.runscreen import in_one_line
+def _say_outcome(ended: "Federation", folder: "RunDir") -> int:
+    from hansa.cli.runscreen import summarize_joining
     from hansa.core.text import count
-    from hansa.local.display import mean
-    from hansa.local.outcome import after_failure, why
+    from hansa.local.display import compute_mean
+    from hansa.local.outcome import explain_phase, suggest_fix
 
     status = ended.status
     if status.phase == "Suspended":
-        say("suspended: set spec.suspend to false and run it again to go on")
+        say("suspended: set spec.suspend to false and run it again to resume")
         return int(Exit.DONE)
     if status.phase != "Succeeded":
-        say(f"error: {why(ended)}")
-        say(f"\nhint: {after_failure(folder)}")
+        say(f"error: {explain_phase(ended)}")
+        say(f"\nhint: {suggest_fix(folder)}")
         return int(Exit.CRASHED)
     evaluated = [entry for entry in status.history if entry.success]
     if evaluated:
-        first, last = mean(evaluated[0].success), mean(evaluated[-1].success)
+        first, last = compute_mean(evaluated[0].success), compute_mean(evaluated[-1].success)
         rounds = count(status.completed, "round")
         say(f"success on held-out tasks: {first:.1%} -> {last:.1%} ({rounds})")
     for line in status.environments:
         if line.serves and line.personal:
             say(f"{line.name} serves {line.serves}: {float(line.personal):.1%}")
         if line.joined:
-            say(in_one_line(line))
+            say(summarize_joining(line))
     say(f"report:  {folder.page}")
     if status.adapter:
         say(f"adapter: {folder.adapter} (round {status.adapter.round}, a PEFT folder)")
     return int(Exit.DONE)
 
 
-def _say_what_is_ignored(federation: "Federation") -> None:
+def _say_ignored_fields(federation: "Federation") -> None:
     spec = federation.spec
     ignored = [
         name

@@ -1,4 +1,4 @@
-"""The screen of a run on this machine: where it stands, each round, and what merging brought."""
+"""The screen of a run on this machine: state, rounds, and what merging brought."""
 
 from collections.abc import Iterator
 
@@ -7,12 +7,12 @@ from rich.table import Table
 from rich.text import Text
 
 from hansa.api.status import EnvironmentStatus, Federation
-from hansa.core.sanitize import visible
+from hansa.core.sanitize import sanitize
 from hansa.core.text import count
 from hansa.plan.policy import drift, joined
 
 
-def run_screen(federation: Federation) -> Group:
+def render_run(federation: Federation) -> Group:
     """The screen, ready to print or to redraw."""
     return Group(*_parts(federation))
 
@@ -28,9 +28,9 @@ def _parts(federation: Federation) -> Iterator[RenderableType]:
     for condition in status.conditions:
         if condition.message and condition.type in shown:
             # Text, since a message may have brackets, which are no style of ours.
-            yield Text(visible(f"  {condition.type}: {condition.reason}: {condition.message}"))
+            yield Text(sanitize(f"  {condition.type}: {condition.reason}: {condition.message}"))
     yield _history(federation)
-    for said in drift.lines(status):
+    for said in drift.describe_probes(status):
         yield Text(f"  {said}")
     for line in status.environments:
         if line.epsilon is not None:
@@ -42,12 +42,12 @@ def _parts(federation: Federation) -> Iterator[RenderableType]:
         if line.serves:
             yield Text(f"  {line.name}: serves {line.serves}, {float(line.personal):.1%}")
         if line.joined:
-            yield Text(f"  {in_one_line(line)}")
+            yield Text(f"  {summarize_joining(line)}")
 
 
-def in_one_line(line: EnvironmentStatus) -> str:
+def summarize_joining(line: EnvironmentStatus) -> str:
     """What an environment had alone, has and serves, and what joining brought it."""
-    return joined.line(
+    return joined.format_line(
         line.name,
         alone=_percent(line.alone),
         shared=_percent(line.success),

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from hansa.cli.views.federation import RowTable as Rows
 from hansa.cli.views.federation import StatusView
-from hansa.core.sanitize import visible
+from hansa.core.sanitize import sanitize
 
 STYLES = {
     "Succeeded": "green",
@@ -77,7 +77,7 @@ def _parts(screen: StatusView) -> Iterator[RenderableType]:
 
 def plain(text: str, style: str = "") -> Text:
     """A text in which nothing is markup, and nothing steers the terminal."""
-    return Text(visible(text), style=style)
+    return Text(sanitize(text), style=style)
 
 
 def table(rows: Rows) -> RenderableType:

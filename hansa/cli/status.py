@@ -1,29 +1,18 @@
 """`hansa status`: how far a federation is, how well it does, and why it is stalled."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hansa.cli import target
 from hansa.cli.common import Format, console, print_data
-from hansa.cli.target import (
-    Context,
-    KubeconfigFile,
-    MemberName,
-    Namespace,
-    OptionalFolder,
-    OptionalName,
-    Wide,
-    WideOutput,
-    now,
-    one_of,
-    open_federations,
-    open_members,
-)
+from hansa.cli.target import Wide, now
 from hansa.core.errors import InputError
 
 if TYPE_CHECKING:
-    from hansa.kubernetes.federations import FederationMembers, Federations
+    from hansa.cli.views.federation import StatusView
+    from hansa.kubernetes.federations import Federations
     from hansa.local.rundir import RunDir
 
 Folder = Annotated[Path, typer.Option("--out", help="Folder of the run.")]
@@ -34,20 +23,20 @@ Credentials = Annotated[
 
 
 def status(
-    name: OptionalName = None,
-    member: MemberName = None,
-    out: OptionalFolder = None,
-    output: WideOutput = Wide.TABLE,
+    name: target.OptionalName = None,
+    member: target.MemberName = None,
+    out: target.OptionalFolder = None,
+    output: target.WideOutput = Wide.TABLE,
     all_: Annotated[
         bool, typer.Option("--all", help="Show every round, not only the newest (with --out).")
     ] = False,
     credentials: Credentials = None,
-    namespace: Namespace = None,
+    namespace: target.Namespace = None,
     everywhere: Annotated[
         bool, typer.Option("-A", "--all-namespaces", help="Federations of all namespaces.")
     ] = False,
-    context: Context = None,
-    kubeconfig: KubeconfigFile = None,
+    context: target.Context = None,
+    kubeconfig: target.KubeconfigFile = None,
 ) -> None:
     """Show how far a federation on the cluster is, or a run on this machine (--out).
 
@@ -59,43 +48,43 @@ def status(
     """
     if out:
         if name or member:
-            one_of(name or member, out)
+            target.require_one_place(name or member, out)
         _show_run(out, output, all_, credentials)
         return
     if all_:
         raise InputError("--all: got it without --out; on a cluster, -o wide shows all rounds")
     if (name or member) and everywhere:
         raise InputError(f"got NAME ({name or member}) and --all-namespaces, expected one of them")
-    if name and member:
-        raise InputError(f"got NAME ({name}) and --member ({member}), expected one of them")
-    if member:
-        _show_member(open_members(namespace, context, kubeconfig), member, output)
+    if name or member:
+        things, chosen = target.open_either(name, member, namespace, context, kubeconfig)
+        _show_one(things, chosen, output, is_member=bool(member))
         return
-    federations = open_federations(namespace, context, kubeconfig, everywhere=everywhere)
-    if name:
-        _show_one(federations, name, output)
-    else:
-        _show_all(federations, output, everywhere)
+    federations = target.open_federations(namespace, context, kubeconfig, everywhere=everywhere)
+    _show_all(federations, output, everywhere)
 
 
-def _show_one(federations: "Federations", name: str, output: Wide) -> None:
-    if output in (Wide.JSON, Wide.YAML):
-        print_data(federations.get(name), Format(output.value))
+def _print_as_data(document: dict[str, Any], output: Wide) -> bool:
+    """Print a whole object as kubectl would, where -o asks for that."""
+    if output in (Wide.TABLE, Wide.WIDE):
+        return False
+    print_data(document, Format(output.value))
+    return True
+
+
+def _show_one(things: "Federations", name: str, output: Wide, *, is_member: bool) -> None:
+    from hansa.cli.views import federation, member
+
+    if output in (Wide.JSON, Wide.YAML):  # needs no Jobs, Pods and Events
+        _print_as_data(things.get(name), output)
         return
+    screen = member.screen if is_member else federation.screen
+    _show_screen(screen(things.look(name), now(), wide=output is Wide.WIDE))
+
+
+def _show_screen(screen: "StatusView") -> None:
     from hansa.cli.screen import render, show
-    from hansa.cli.views.federation import screen
 
-    show(render(screen(federations.look(name), now(), wide=output is Wide.WIDE)))
-
-
-def _show_member(members: "FederationMembers", name: str, output: Wide) -> None:
-    if output in (Wide.JSON, Wide.YAML):
-        print_data(members.get(name), Format(output.value))
-        return
-    from hansa.cli.screen import render, show
-    from hansa.cli.views.member import screen
-
-    show(render(screen(members.look(name), now(), wide=output is Wide.WIDE)))
+    show(render(screen))
 
 
 def _show_all(federations: "Federations", output: Wide, everywhere: bool) -> None:
@@ -103,9 +92,8 @@ def _show_all(federations: "Federations", output: Wide, everywhere: bool) -> Non
 
     items = federations.all()
     members = FederationMembers(federations.kube, federations.namespace).some()
-    if output in (Wide.JSON, Wide.YAML):
-        both = {"apiVersion": "v1", "kind": "List", "items": [*items, *members]}
-        print_data(both, Format(output.value))
+    both = {"apiVersion": "v1", "kind": "List", "items": [*items, *members]}
+    if _print_as_data(both, output):
         return
     if not items and not members:
         where = "on this cluster" if everywhere else f"in namespace {federations.namespace}"
@@ -116,11 +104,17 @@ def _show_all(federations: "Federations", output: Wide, everywhere: bool) -> Non
     from hansa.cli.views import member as memberview
 
     if items:
-        show(table(view.listing(items, now(), wide=output is Wide.WIDE, spaces=everywhere)))
+        show(
+            table(view.list_federations(items, now(), wide=output is Wide.WIDE, spaces=everywhere))
+        )
     if items and members:
         print()
     if members:
-        show(table(memberview.listing(members, now(), wide=output is Wide.WIDE, spaces=everywhere)))
+        show(
+            table(
+                memberview.list_members(members, now(), wide=output is Wide.WIDE, spaces=everywhere)
+            )
+        )
 
 
 def _show_run(out: Path, output: Wide, all_: bool, credentials: Path | None) -> None:
@@ -133,16 +127,15 @@ def _show_run(out: Path, output: Wide, all_: bool, credentials: Path | None) -> 
         return
     federation = folder.load()
     if all_:
-        from hansa.local.results import whole_history
+        from hansa.local.results import load_whole_history
 
-        federation = whole_history(federation, folder, credentials)
-    if output in (Wide.JSON, Wide.YAML):
-        print_data(federation.to_json(), Format(output.value))
+        federation = load_whole_history(federation, folder, credentials)
+    if _print_as_data(federation.to_json(), output):
         return
-    from hansa.cli.runscreen import run_screen
+    from hansa.cli.runscreen import render_run
     from hansa.cli.screen import show
 
-    show(run_screen(federation))
+    show(render_run(federation))
 
 
 def _show_silo(folder: "RunDir", output: Wide) -> None:
@@ -150,11 +143,9 @@ def _show_silo(folder: "RunDir", output: Wide) -> None:
     from hansa.local.join import load
 
     silo = load(folder)
-    if output in (Wide.JSON, Wide.YAML):
-        print_data(silo.to_json(), Format(output.value))
+    if _print_as_data(silo.to_json(), output):
         return
-    from hansa.cli.screen import render, show
     from hansa.cli.views.member import screen
-    from hansa.kubernetes.federations import Look
+    from hansa.kubernetes.federations import FederationView
 
-    show(render(screen(Look(federation=silo.to_json()), now(), wide=output is Wide.WIDE)))
+    _show_screen(screen(FederationView(federation=silo.to_json()), now(), wide=output is Wide.WIDE))

@@ -1,40 +1,33 @@
 """`hansa suspend` and `hansa resume`: stop Jobs for a while; nothing is lost."""
 
+from hansa.cli import target
 from hansa.cli.common import say
-from hansa.cli.target import (
-    Context,
-    KubeconfigFile,
-    MemberName,
-    Namespace,
-    OptionalName,
-    federation_or_member,
-)
 
 
 def suspend(
-    name: OptionalName = None,
-    member: MemberName = None,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: KubeconfigFile = None,
+    name: target.OptionalName = None,
+    member: target.MemberName = None,
+    namespace: target.Namespace = None,
+    context: target.Context = None,
+    kubeconfig: target.KubeconfigFile = None,
 ) -> None:
     """Stop the running Jobs and open no round until `hansa resume`; nothing is lost.
 
-    Of a member, the other silos go on without it.
+    Of a member, the other silos continue without it.
     """
     call = _set_suspend(name, member, True, namespace, context, kubeconfig)
     if call:
-        say(f"running Jobs are stopped; `hansa resume {call}` goes on with the same attempts")
+        say(f"running Jobs are stopped; `hansa resume {call}` continues with the same attempts")
 
 
 def resume(
-    name: OptionalName = None,
-    member: MemberName = None,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: KubeconfigFile = None,
+    name: target.OptionalName = None,
+    member: target.MemberName = None,
+    namespace: target.Namespace = None,
+    context: target.Context = None,
+    kubeconfig: target.KubeconfigFile = None,
 ) -> None:
-    """Let a suspended federation, or a member of one, go on where it stopped."""
+    """Let a suspended federation, or a member of one, resume where it stopped."""
     call = _set_suspend(name, member, False, namespace, context, kubeconfig)
     if call:
         say(f"see it run: `hansa {'status' if member else 'watch'} {call}`")
@@ -49,7 +42,7 @@ def _set_suspend(
     kubeconfig: str | None,
 ) -> str:
     """Set spec.suspend and say so; what a hint repeats if it was different before, or nothing."""
-    things, chosen = federation_or_member(name, member, namespace, context, kubeconfig)
+    things, chosen = target.open_either(name, member, namespace, context, kubeconfig)
     before = bool((things.get(chosen).get("spec") or {}).get("suspend"))
     if before is wanted:
         print(f"{things.word}/{chosen} unchanged ({'' if wanted else 'not '}suspended before)")

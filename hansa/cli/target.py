@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -68,7 +68,7 @@ def open_members(
     return FederationMembers(federations.kube, federations.namespace)
 
 
-def federation_or_member(
+def open_either(
     name: str | None,
     member: str | None,
     namespace: str | None,
@@ -85,16 +85,25 @@ def federation_or_member(
     return open_federations(namespace, context, kubeconfig), name
 
 
-def one_of(name: str | None, out: Path | None) -> None:
-    """Refuse a command line that names two places, or none."""
-    if name and out:
+def refuse_unaccepted(federation: dict[str, Any], remedy: str) -> None:
+    """Refuse a remedy for a federation whose spec the operator refuses."""
+    from hansa.kubernetes.state import find_condition
+
+    accepted = find_condition(federation, "Accepted")
+    if accepted.get("status") == "False":
+        name = federation["metadata"]["name"]
         raise InputError(
-            f"got NAME ({name}) and --out ({out}), expected one of them",
-            hint="NAME is a federation on the cluster, --out the folder of a run on this machine",
+            f"federation {name}: {remedy} cannot fix it: {accepted.get('message')}",
+            hint="set the named fields back with `hansa apply -f FILE`",
         )
-    if not name and not out:
+
+
+def require_one_place(name: str | None, out: Path | None) -> None:
+    """Refuse a command line that names two places, or none."""
+    if bool(name) == bool(out):
+        both = f"got NAME ({name}) and --out ({out}), expected one of them"
         raise InputError(
-            "got neither NAME nor --out, expected one of them",
+            both if name else "got neither NAME nor --out, expected one of them",
             hint="NAME is a federation on the cluster, --out the folder of a run on this machine",
         )
 
@@ -104,7 +113,7 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def seconds_of(text: str) -> float:
+def parse_timeout(text: str) -> float:
     """A duration as kubectl writes it: 90s, 10m, 1h30m, or plain seconds; 0 is without end."""
     import re
 

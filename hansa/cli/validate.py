@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hansa.cli import target
 from hansa.cli.common import Format, Output, print_data, say
 from hansa.core.errors import InputError
 
@@ -40,14 +41,14 @@ def validate(
 
     thing = load_either(file, here=not cluster)
     if not isinstance(thing, Federation):
-        shown = _member(thing, cluster=cluster)
+        shown = _check_member(thing, cluster=cluster)
     else:
         if cluster:
             check_for_cluster(thing)
             say_consents([thing])
-        for note in notes(thing):
+        for note in list_notes(thing):
             say(f"note: {note}")
-        shown = summary(thing)
+        shown = summarize(thing)
     if output is Format.TABLE:
         print(f"{file}: valid, {shown}")
         return
@@ -59,25 +60,25 @@ def validate(
     print_data(document, output)
 
 
-def _member(silo: "MemberObject", *, cluster: bool) -> str:
+def _check_member(silo: "MemberObject", *, cluster: bool) -> str:
     """Check a silo's manifest and say what it would do."""
     from hansa.kubernetes import member_view
     from hansa.kubernetes.pod_policy.refusals import PodAllowlist
-    from hansa.plan.policy import encrypted
+    from hansa.plan.policy import advice
 
     if cluster:
         refused, anyhow = (
-            member_view.refusals(silo, allowed)
+            member_view.list_violations(silo, allowed)
             for allowed in (PodAllowlist(), PodAllowlist.everything())
         )
         _refuse(refused, assumed=refused != anyhow)
-        _say_lines(member_view.consents(silo))
-    for note in encrypted.warnings(member_view.as_federation(silo).spec):
-        say(f"note: {member_view.own_path(note)}")
-    return _part(silo)
+        _say_lines(member_view.list_consents(silo))
+    for note in advice.find_unencrypted(member_view.build_federation(silo).spec):
+        say(f"note: {member_view.translate_path(note)}")
+    return _summarize_member(silo)
 
 
-def _part(silo: "MemberObject") -> str:
+def _summarize_member(silo: "MemberObject") -> str:
     """One line that lets the silo's owner see whether this is what was meant."""
     from hansa.core.text import count
 
@@ -91,13 +92,13 @@ def _part(silo: "MemberObject") -> str:
 
 def check_for_cluster(federation: "Federation") -> None:
     """Refuse what an operator with the chart's default settings refuses, in its sentences."""
-    from datetime import UTC, datetime
+    from hansa.kubernetes.pod_policy.refusals import PodAllowlist, check_federation
 
-    from hansa.kubernetes.pod_policy.refusals import PodAllowlist, of_federation
-
-    now = datetime.now(UTC)
-    refused = of_federation(federation, PodAllowlist(), now)
-    _refuse(refused, assumed=refused != of_federation(federation, PodAllowlist.everything(), now))
+    now = target.now()
+    refused = check_federation(federation, PodAllowlist(), now)
+    _refuse(
+        refused, assumed=refused != check_federation(federation, PodAllowlist.everything(), now)
+    )
 
 
 def _refuse(refused: "list[PodViolation]", *, assumed: bool) -> None:
@@ -116,7 +117,7 @@ def say_consents(federations: "list[Federation]") -> None:
     """What the owners of the Secrets that these name have to type, unless they have."""
     from hansa.kubernetes.pod_policy import consent
 
-    _say_lines(consent.lines(federations))
+    _say_lines(consent.list_commands(federations))
 
 
 def _say_lines(lines: list[str]) -> None:
@@ -128,7 +129,7 @@ def _say_lines(lines: list[str]) -> None:
         say(f"  {line}")
 
 
-def summary(federation: "Federation") -> str:
+def summarize(federation: "Federation") -> str:
     """One line that lets the reader see whether this is what was meant."""
     from hansa.core.text import count
 
@@ -141,37 +142,37 @@ def summary(federation: "Federation") -> str:
     )
 
 
-def notes(federation: "Federation") -> list[str]:
+def list_notes(federation: "Federation") -> list[str]:
     """What is allowed, and yet worth knowing before a run."""
-    from hansa.plan.policy import encrypted
+    from hansa.plan.policy import advice
 
     return [
-        *_unknown_experts(federation),
-        *_storage_notes(federation),
-        *_digest_notes(federation),
-        *_step_notes(federation),
-        *_privacy_notes(federation),
-        *_secure_notes(federation),
-        *encrypted.warnings(federation.spec),
+        *_note_unknown_experts(federation),
+        *_note_storage(federation),
+        *_note_digests(federation),
+        *_note_server_step(federation),
+        *_note_privacy(federation),
+        *_note_masks(federation),
+        *advice.find_unencrypted(federation.spec),
     ]
 
 
-def _unknown_experts(federation: "Federation") -> list[str]:
+def _note_unknown_experts(federation: "Federation") -> list[str]:
     """Demonstrations of worlds about which this machine can say nothing."""
+    from hansa.api.worlds import WORLDS
     from hansa.core.text import count
-    from hansa.manifests.demonstrations import EXPERTS, wanted
-    from hansa.manifests.load import installed_worlds
+    from hansa.manifests.demonstrations import list_required
 
-    known = {*EXPERTS, *installed_worlds()}
+    known = WORLDS.list_points()
     return [
         f"{each.where}: this machine does not know world {each.world}; it needs an expert "
         f"to show {count(each.count, 'demonstration')}"
-        for each in wanted(federation.spec)
+        for each in list_required(federation.spec)
         if each.world not in known
     ]
 
 
-def _step_notes(federation: "Federation") -> list[str]:
+def _note_server_step(federation: "Federation") -> list[str]:
     """A step that no mean of updates can need."""
     from hansa.core.text import count
 
@@ -186,12 +187,12 @@ def _step_notes(federation: "Federation") -> list[str]:
     ]
 
 
-def _privacy_notes(federation: "Federation") -> list[str]:
+def _note_privacy(federation: "Federation") -> list[str]:
     """A guard that would judge by noise."""
     spec = federation.spec
     if not spec.privacy or not spec.guard or not spec.guarded:
         return []
-    least = 3 * spec.privacy.evaluation_noise / spec.evaluation.chosen_by(guarded=True)
+    least = 3 * spec.privacy.evaluation_noise / spec.evaluation.count_validation_tasks(guarded=True)
     if spec.guard.max_drop >= least:
         return []
     return [
@@ -201,7 +202,7 @@ def _privacy_notes(federation: "Federation") -> list[str]:
     ]
 
 
-def _secure_notes(federation: "Federation") -> list[str]:
+def _note_masks(federation: "Federation") -> list[str]:
     """Masks hide a bad update as well as a good one."""
     spec = federation.spec
     if not spec.aggregation.secure or spec.guarded:
@@ -212,7 +213,7 @@ def _secure_notes(federation: "Federation") -> list[str]:
     ]
 
 
-def _storage_notes(federation: "Federation") -> list[str]:
+def _note_storage(federation: "Federation") -> list[str]:
     spec = federation.spec
     if spec.storage is None:
         return [
@@ -228,7 +229,7 @@ def _storage_notes(federation: "Federation") -> list[str]:
     ]
 
 
-def _digest_notes(federation: "Federation") -> list[str]:
+def _note_digests(federation: "Federation") -> list[str]:
     """Digests without which members outvote each other, where several parties take part."""
     spec = federation.spec
     parties = {e.credentials_secret.name for e in spec.environments if e.credentials_secret}

@@ -6,15 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from hansa.cli import target
 from hansa.cli.common import say
-from hansa.cli.target import (
-    Context,
-    KubeconfigFile,
-    Name,
-    Namespace,
-    open_federations,
-    seconds_of,
-)
 from hansa.core.errors import HansaError, InputError
 
 Timeout = Annotated[
@@ -25,7 +18,7 @@ Goal = Callable[[dict[str, Any] | None], bool]
 
 
 def wait(
-    name: Name,
+    name: target.Name,
     for_: Annotated[
         str,
         typer.Option(
@@ -33,9 +26,9 @@ def wait(
         ),
     ] = "succeeded",
     timeout: Timeout = "0",
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: KubeconfigFile = None,
+    namespace: target.Namespace = None,
+    context: target.Context = None,
+    kubeconfig: target.KubeconfigFile = None,
 ) -> None:
     """Wait until a federation has succeeded, has ended a round or is deleted.
 
@@ -44,28 +37,28 @@ def wait(
     from hansa.kubernetes.errors import Absent
     from hansa.kubernetes.watch import follow
 
-    is_met, patience = _goal(for_), seconds_of(timeout)
-    federations = open_federations(namespace, context, kubeconfig)
+    is_met, patience = _parse_goal(for_), target.parse_timeout(timeout)
+    federations = target.open_federations(namespace, context, kubeconfig)
     last: dict[str, Any] | None = None
     try:
         for last in follow(federations, name, deadline=time.monotonic() + patience, lost=_say_lost):
             if is_met(last):
-                print(f"federation/{name} {_met(for_)}")
+                print(f"federation/{name} {_format_goal(for_)}")
                 return
             _refuse_hopeless(name, for_, last, federations.call(name))
     except Absent:
         if for_ != "deleted":
             raise
-        print(f"federation/{name} {_met(for_)}")
+        print(f"federation/{name} {_format_goal(for_)}")
         return
     raise HansaError(
-        f"federation {name}: not {for_} within {timeout}: {_where_it_stands(last)}",
+        f"federation {name}: not {for_} within {timeout}: {_describe_state(last)}",
         hint=f"`hansa status {federations.call(name)}` says what it waits for",
     )
 
 
-def _goal(text: str) -> Goal:
-    from hansa.kubernetes.state import closed_round, has_succeeded
+def _parse_goal(text: str) -> Goal:
+    from hansa.kubernetes.state import find_closed_round, has_succeeded
 
     if text == "succeeded":
         return lambda federation: federation is not None and has_succeeded(federation)
@@ -75,7 +68,7 @@ def _goal(text: str) -> Goal:
     if kind == "round" and number.isdecimal() and int(number) > 0:
         return lambda federation: (
             federation is not None
-            and _has_adapter(federation, int(number), closed_round(federation))
+            and _has_adapter(federation, int(number), find_closed_round(federation))
         )
     raise InputError(f"--for: got {text!r}, expected succeeded, round=N or deleted")
 
@@ -86,12 +79,12 @@ def _has_adapter(federation: dict[str, Any], number: int, closed: int) -> bool:
     return closed >= number and failed.get("round", 0) < number
 
 
-def _met(for_: str) -> str:
+def _format_goal(for_: str) -> str:
     return f"{for_} has ended" if for_.startswith("round") else for_
 
 
 def _refuse_hopeless(name: str, for_: str, federation: dict[str, Any] | None, call: str) -> None:
-    from hansa.kubernetes.state import has_failed, has_succeeded, why
+    from hansa.kubernetes.state import describe_progress, has_failed, has_succeeded
 
     if for_ == "deleted":
         return
@@ -99,7 +92,8 @@ def _refuse_hopeless(name: str, for_: str, federation: dict[str, Any] | None, ca
         raise HansaError(f"federation {name}: it was deleted while waiting")
     if has_failed(federation):
         raise HansaError(
-            f"federation {name}: Failed: {why(federation)}", hint=f"`hansa status {call}` says more"
+            f"federation {name}: Failed: {describe_progress(federation)}",
+            hint=f"`hansa status {call}` says more",
         )
     if has_succeeded(federation):  # all rounds are done, and that one was not among them
         rounds = (federation.get("spec") or {}).get("rounds")
@@ -107,11 +101,11 @@ def _refuse_hopeless(name: str, for_: str, federation: dict[str, Any] | None, ca
         raise HansaError(f"federation {name}: not {for_}: {done} done")
 
 
-def _where_it_stands(federation: dict[str, Any] | None) -> str:
-    from hansa.kubernetes.state import status, why
+def _describe_state(federation: dict[str, Any] | None) -> str:
+    from hansa.kubernetes.state import describe_progress, get_status
 
-    phase = status(federation or {}).get("phase") or "Pending"
-    return f"{phase}: {why(federation or {}) or 'no status yet'}"
+    phase = get_status(federation or {}).get("phase") or "Pending"
+    return f"{phase}: {describe_progress(federation or {}) or 'no status yet'}"
 
 
 def _say_lost(why: str) -> None:

@@ -23,7 +23,7 @@ def watch(
 
     Exit code 0 when it has Succeeded, 1 otherwise.
     """
-    target.one_of(name, out)
+    target.require_one_place(name, out)
     if out:
         from hansa.cli.watch_run import watch_run
 
@@ -58,18 +58,18 @@ def _follow_to_the_end(
 
 
 def _judge(call: str, name: str, last: dict[str, Any] | None) -> int:
-    from hansa.kubernetes.state import condition, has_succeeded, status, why
+    from hansa.kubernetes.state import describe_progress, find_condition, get_status, has_succeeded
 
     if last is None:
         say(f"error: federation {name}: it was deleted")
         return int(Exit.CRASHED)
     if not has_succeeded(last):
-        say(f"error: federation {name}: Failed: {why(last)}")
-        hint = f"fix it, then `hansa retry {call}`; `hansa logs {call}` has the Jobs' words"
-        if condition(last, "Accepted").get("status") == "False":
+        say(f"error: federation {name}: Failed: {describe_progress(last)}")
+        hint = f"fix it, then `hansa retry {call}`; `hansa logs {call}` prints the Jobs' logs"
+        if find_condition(last, "Accepted").get("status") == "False":
             hint = "set the named fields back with `hansa apply -f FILE`"
         say(f"\nhint: {hint}")
         return int(Exit.CRASHED)
-    adapter = status(last).get("adapter") or {}
+    adapter = get_status(last).get("adapter") or {}
     say(f"succeeded; `hansa pull {call} --to DIR` fetches {adapter.get('uri', 'the adapter')}")
     return int(Exit.DONE)

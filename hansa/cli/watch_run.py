@@ -6,20 +6,20 @@ from pathlib import Path
 from rich.live import Live
 
 from hansa.cli.common import say
-from hansa.cli.runscreen import run_screen
+from hansa.cli.runscreen import render_run
 from hansa.cli.views.live import PlainLines
 from hansa.core.exits import Exit
-from hansa.local.outcome import after_failure, why
+from hansa.local.outcome import explain_phase, suggest_fix
 from hansa.local.rundir import RunDir, follow
 
 
 def watch_run(out: Path) -> int:
-    """Show the run until nobody is at work on it any more; 0 when it has Succeeded, else 1."""
+    """Show the run until no runner works on it; 0 when it has Succeeded, else 1."""
     folder = RunDir(out)
     if sys.stdout.isatty():
         with Live(auto_refresh=False) as live:
             for federation in follow(folder):
-                live.update(run_screen(federation), refresh=True)
+                live.update(render_run(federation), refresh=True)
     else:
         lines = PlainLines()
         for federation in follow(folder):
@@ -35,10 +35,10 @@ def _judge(folder: RunDir) -> int:
         say(f"succeeded; report: {folder.page}{adapter}")
         return int(Exit.DONE)
     if phase == "Failed":
-        say(f"error: {where}: Failed: {why(federation)}")
-        say(f"\nhint: {after_failure(folder)}")
+        say(f"error: {where}: Failed: {explain_phase(federation)}")
+        say(f"\nhint: {suggest_fix(folder)}")
         return int(Exit.CRASHED)
     state = "suspended" if phase == "Suspended" else "stopped"
-    say(f"error: {where}: {state}: {why(federation)}")
-    say(f"\nhint: `hansa run FILE --out {folder.path}` goes on; nothing is lost")
+    say(f"error: {where}: {state}: {explain_phase(federation)}")
+    say(f"\nhint: `hansa run FILE --out {folder.path}` resumes it; nothing is lost")
     return int(Exit.CRASHED)

@@ -1,8 +1,8 @@
 """A comparison on a cluster: every run is a Federation, and its result is read from the bucket.
 
-Nothing here waits: whoever applies the Federations lets the operator and its queue work, and asks
-for the results as often as he likes. What only a comparison on one machine can have, adapters of
-one silo scored in another's world, is left out: on a cluster they never leave their silo.
+Nothing here waits: the user applies the Federations, the operator and its queue run them, and
+results are collected as often as the user likes. Adapters of one silo are not scored in another's
+world, as on one machine: on a cluster they never leave their silo.
 """
 
 import hashlib
@@ -16,12 +16,12 @@ from pydantic import ValidationError
 from hansa.api import constants, job_names
 from hansa.api.spec import MAX_FEDERATION_NAME, ExchangeStorage, FederationSpec, SecretName, Storage
 from hansa.api.status import Federation
-from hansa.compare.collect import Finished, empty, result_of
+from hansa.compare.collect import Finished, make_empty_result, read_result
 from hansa.compare.comparison import CheckedComparison, Run
 from hansa.compare.results import RunResult, check_same
-from hansa.core.errors import Garbled, InputError
+from hansa.core.errors import InputError, InvalidDocument
 from hansa.store.base import ObjectStore
-from hansa.validation.messages import first_misfit
+from hansa.validation.messages import describe_first_misfit
 
 LABEL = f"{constants.GROUP}/comparison"
 """Label of a comparison's Federations, with its name: `kubectl get hfed -l` finds them all."""
@@ -31,7 +31,7 @@ _DIGEST = 6
 Data = dict[str, Any]
 
 
-def name_of(wanted: CheckedComparison, run: Run) -> str:
+def make_run_name(wanted: CheckedComparison, run: Run) -> str:
     """A run's name on the cluster, and in its prefix; methods may have letters that it cannot."""
     plain = re.sub(r"[^a-z0-9-]", "-", run.id)
     if plain != run.id:
@@ -39,9 +39,9 @@ def name_of(wanted: CheckedComparison, run: Run) -> str:
     return job_names.fit(f"{wanted.name}-{plain}", MAX_FEDERATION_NAME)
 
 
-def manifests(wanted: CheckedComparison, runs: Sequence[Run]) -> list[Data]:
+def make_manifests(wanted: CheckedComparison, runs: Sequence[Run]) -> list[Data]:
     """The Federations of these runs, each with a prefix of its own below the manifest's."""
-    storage = _storage(wanted)
+    storage = _require_storage(wanted)
     made = []
     for run in runs:
         if run.unseen:
@@ -52,9 +52,9 @@ def manifests(wanted: CheckedComparison, runs: Sequence[Run]) -> list[Data]:
             )
         if not run.kind.trains:
             continue
-        name = name_of(wanted, run)
-        place = storage.s3.model_copy(update={"prefix": _below(storage.s3.prefix, name)})
-        spec = _with_keys(run.federation.spec, storage.s3.credentials_secret)
+        name = make_run_name(wanted, run)
+        place = storage.s3.model_copy(update={"prefix": _join_prefix(storage.s3.prefix, name)})
+        spec = _set_credentials(run.federation.spec, storage.s3.credentials_secret)
         spec = spec.model_copy(update={"storage": ExchangeStorage(s3=place)})
         made.append(
             {
@@ -85,16 +85,16 @@ def collect(
     for run in runs:
         if not run.kind.trains:
             continue
-        document = objects.get(name_of(wanted, run))
-        why = _why_not(run, document)
+        document = objects.get(make_run_name(wanted, run))
+        why = _explain_missing(run, document)
         if document is None or why:
             missing[run.id] = why
             continue
-        federation = _parsed(document)
+        federation = _parse_federation(document)
         _check_same(run, federation)
         try:
             made = _read(run, federation, open_store(federation))
-        except Garbled as error:
+        except InvalidDocument as error:
             missing[run.id] = str(error)
             continue
         seconds = _seconds(document, federation)
@@ -102,7 +102,7 @@ def collect(
     for run in runs:
         if not run.kind.trains:
             all_ = [*known, *(one for _, one in results)]
-            base = _base(run, wanted, [one for one in all_ if one.seed == run.seed])
+            base = _find_base(run, wanted, [one for one in all_ if one.seed == run.seed])
             if base is None:
                 missing[run.id] = "no other run of its seed is over"
             else:
@@ -114,29 +114,29 @@ def _read(run: Run, federation: Federation, store: ObjectStore) -> RunResult:
     status, storage = federation.status, federation.spec.storage
     prefix = storage.s3.prefix if storage else ""
     finished = Finished(run, store, prefix, status.round)
-    return result_of(run, finished, status, MACHINE)
+    return read_result(run, finished, status, MACHINE)
 
 
-def _parsed(document: Data) -> Federation:
+def _parse_federation(document: Data) -> Federation:
     try:
         return Federation.model_validate(document)
     except ValidationError as error:
         name = document["metadata"]["name"]
         raise InputError(
-            f"{name}: {first_misfit(error)}",
+            f"{name}: {describe_first_misfit(error)}",
             hint="the operator may be of another version than this program",
         ) from None
 
 
 def _check_same(run: Run, federation: Federation) -> None:
     """Refuse a Federation that was applied before the comparison changed, or changed since."""
-    own = _with_keys(federation.spec, None)
+    own = _set_credentials(federation.spec, None)
     spec = own.model_copy(update={"storage": None}).to_json()
     hint = "set the field back, or delete the Federation and what is below its prefix"
     check_same(run, federation.metadata.name, spec, hint)
 
 
-def _with_keys(spec: FederationSpec, secret: SecretName | None) -> FederationSpec:
+def _set_credentials(spec: FederationSpec, secret: SecretName | None) -> FederationSpec:
     """The spec whose environments all use that Secret: a comparison has one owner."""
     keys = {"credentials_secret": secret}
     environments = [environment.model_copy(update=keys) for environment in spec.environments]
@@ -150,18 +150,20 @@ def _seconds(document: Data, federation: Federation) -> float:
     return round((ended[0] - begun).total_seconds(), 1) if ended else 0.0
 
 
-def _base(run: Run, wanted: CheckedComparison, others: Sequence[RunResult]) -> RunResult | None:
+def _find_base(
+    run: Run, wanted: CheckedComparison, others: Sequence[RunResult]
+) -> RunResult | None:
     for other in others:
         rows = [row for row in other.rows if row.round == 0 and not row.of]
         if {row.environment for row in rows} == wanted.environments.keys():
             own = [row.model_copy(update={"method": run.method}) for row in rows]
-            return empty(run, MACHINE).model_copy(
+            return make_empty_result(run, MACHINE).model_copy(
                 update={"rows": own, "base_model": other.base_model}
             )
     return None
 
 
-def _why_not(run: Run, document: Data | None) -> str:
+def _explain_missing(run: Run, document: Data | None) -> str:
     if document is None:
         return "it is not on the cluster"
     phase = (document.get("status") or {}).get("phase") or "Pending"
@@ -171,7 +173,7 @@ def _why_not(run: Run, document: Data | None) -> str:
     return ""
 
 
-def _storage(wanted: CheckedComparison) -> Storage:
+def _require_storage(wanted: CheckedComparison) -> Storage:
     if wanted.storage is None:
         raise InputError(
             "spec.storage: got nothing, expected storage.s3 in the federation's manifest: on a "
@@ -180,5 +182,5 @@ def _storage(wanted: CheckedComparison) -> Storage:
     return wanted.storage
 
 
-def _below(prefix: str, name: str) -> str:
+def _join_prefix(prefix: str, name: str) -> str:
     return f"{prefix}/{name}" if prefix else name

@@ -1,4 +1,4 @@
-"""What a finished run says of its method: read from its store, before the folder is removed."""
+"""Results of a finished run, read from its store before the folder is removed."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -17,7 +17,7 @@ from hansa.api.status import FederationStatus
 from hansa.compare import results
 from hansa.compare.comparison import Run
 from hansa.compare.results import Communication, Row, RunResult, RunWork
-from hansa.core.errors import Garbled, NotFound
+from hansa.core.errors import InvalidDocument, NotFound
 from hansa.plan.policy import apart
 from hansa.plan.policy.apart import NONE
 from hansa.store import documents
@@ -53,20 +53,24 @@ class Finished:
                 continue
             _check_author(key, document.environment, name)
             if self._run.kind.pooled:
-                yield from self._pooled_rows(document, round_)
+                yield from self._read_pooled_rows(document, round_)
             else:
                 whose = name if self.is_apart and round_ else ""
-                yield results.row_of(self._run, document, round_, whose)
+                yield results.convert_evaluation(self._run, document, round_, whose)
 
-    def _pooled_rows(self, document: EvaluationDocument, round_: int) -> Iterator[Row]:
-        """Of a pool, which has all worlds: which task is of which, its private place tells."""
+    def _read_pooled_rows(self, document: EvaluationDocument, round_: int) -> Iterator[Row]:
+        """Of a pool, which has all worlds: which task is of which is in its private store."""
         name = document.environment
         key = bucket_keys.evaluation_tasks(self._prefix, name, round_)
         tallies = self._read(TaskTallies, key)
         if tallies is None:
-            raise Garbled(f"{key}: its tasks are not in the store, so no world has a figure")
+            raise InvalidDocument(
+                f"{key}: its tasks are not in the store, so no world has a figure"
+            )
         _check_author(key, tallies.environment, name)
-        for environment, (tasks, greedy) in results.by_environment(self._run, tallies).items():
+        for environment, (tasks, greedy) in results.split_by_environment(
+            self._run, tallies
+        ).items():
             if environment not in self._run.unseen:
                 yield results.row(self._run, environment, tasks, round_, "", greedy)
 
@@ -104,7 +108,7 @@ class Finished:
         return adapters
 
     def shared_adapter(self, final: int) -> bytes:
-        """The adapter of all silos after the final round; round 0's is nobody's object."""
+        """The adapter of all silos after the final round; round 0 has no object."""
         if not final:
             return b""
         return self._store.get(bucket_keys.global_folder(self._prefix, final) + bucket_keys.ADAPTER)
@@ -163,18 +167,18 @@ class Finished:
 
     def _read(self, kind: type[Document], key: str) -> Document | None:
         try:
-            return documents.read_whole(kind, self._store, key)
+            return documents.read_with_checksum(kind, self._store, key)
         except NotFound:
             return None
 
 
 def _check_author(key: str, named: str, name: str) -> None:
-    """Refuse a silo's document that speaks of another one."""
+    """Refuse a silo's document that names another silo."""
     if named != name:
-        raise Garbled(f"{key}: environment: got {named!r}, expected {name!r}")
+        raise InvalidDocument(f"{key}: environment: got {named!r}, expected {name!r}")
 
 
-def empty(run: Run, machine: str) -> RunResult:
+def make_empty_result(run: Run, machine: str) -> RunResult:
     """A result without anything measured yet."""
     return RunResult(
         program=hansa.__version__,
@@ -191,11 +195,11 @@ def empty(run: Run, machine: str) -> RunResult:
     )
 
 
-def result_of(run: Run, finished: Finished, status: FederationStatus, machine: str) -> RunResult:
+def read_result(run: Run, finished: Finished, status: FederationStatus, machine: str) -> RunResult:
     """What a finished run has measured itself."""
-    final = apart.newest(status, run.federation.spec.aggregation.strategy)
+    final = apart.find_newest_round(status, run.federation.spec.aggregation.strategy)
     chosen = finished.chosen(status.evaluated)
-    return empty(run, machine).model_copy(
+    return make_empty_result(run, machine).model_copy(
         update={
             "base_model": finished.base_model(),
             "rows": [*finished.rows(), *finished.personal_rows(chosen, final)],

@@ -68,7 +68,7 @@ class Run:
     federation: Federation
     """What is run."""
     silos: Federation
-    """The same with every environment by itself, also those that take no part."""
+    """The same with every environment on its own, also those that take no part."""
     unseen: tuple[str, ...] = ()
     """Environments that take no part, and in which the shared adapter is scored at the end."""
 
@@ -123,16 +123,16 @@ def read(path: Path, *, here: bool = True) -> CheckedComparison:
             "methods",
             hint="write a file whose `federation` names that manifest",
         )
-    comparison = load.fit(Comparison, _spelled_out(document, path))
+    comparison = load.validate_model(Comparison, _spell_out_methods(document, path))
     manifest = path.parent / comparison.federation
     base = load.read(manifest)
     if not isinstance(base, dict) or not isinstance(base.get("spec"), dict):
         load.build(base, str(manifest))  # says what is wrong with it
-    whole = methods.merged(base["spec"], comparison.spec)
+    whole = methods.merge_documents(base["spec"], comparison.spec)
     _check_privacy(whole, "spec")
-    shared = methods.without_store(comparison.spec)
+    shared = methods.drop_stores(comparison.spec)
     storage = _federation(base, whole, "spec", here=False).spec.storage
-    spec = methods.without_store(whole)
+    spec = methods.drop_stores(whole)
     plain = _federation(base, spec, "spec", here=here)
     _check_names(comparison)
     runs = [
@@ -144,7 +144,7 @@ def read(path: Path, *, here: bool = True) -> CheckedComparison:
     return CheckedComparison(
         name=plain.metadata.name,
         title=comparison.title or plain.metadata.name,
-        reference=_reference(comparison, names),
+        reference=_choose_reference(comparison, names),
         methods=names,
         bases={entry.name: entry.base for entry in comparison.methods},
         environments={e.name: e.world for e in plain.spec.environments},
@@ -153,7 +153,7 @@ def read(path: Path, *, here: bool = True) -> CheckedComparison:
     )
 
 
-def _spelled_out(document: Any, path: Path) -> Any:
+def _spell_out_methods(document: Any, path: Path) -> Any:
     """The document with every method as a mapping; a name alone is the method of that name."""
     if not isinstance(document, dict):
         raise InputError(f"{path}: expected a mapping with federation, seeds and methods")
@@ -187,7 +187,7 @@ def _check_names(comparison: Comparison) -> None:
             )
 
 
-def _reference(comparison: Comparison, names: list[str]) -> str:
+def _choose_reference(comparison: Comparison, names: list[str]) -> str:
     given = "reference" in comparison.model_fields_set
     if given and comparison.reference not in names:
         raise InputError(
@@ -201,16 +201,16 @@ def _run(
 ) -> Run:
     """One run of the manifest's spec and the comparison's.
 
-    What this machine lacks is the same for every seed, and looked for once.
+    `here`: whether to check what this machine lacks; that is the same for every seed.
     """
     method = METHODS[entry.base]
     where = f"methods[{index}] ({entry.name})"
-    own = methods.applied(*specs, method, entry.spec, seed)
+    own = methods.apply_method(*specs, method, entry.spec, seed)
     _check_privacy(own, f"methods[{index}].spec")
     silos = _federation(base, own, where, here=here)
     _check_without(entry, silos, f"methods[{index}].without")
-    run = methods.without(own, entry.without) if entry.without else own
-    run = methods.pooled(run) if method.pooled else run
+    run = methods.drop_environments(own, entry.without) if entry.without else own
+    run = methods.pool_environments(run) if method.pooled else run
     return Run(
         method=entry.name,
         base=entry.base,
@@ -254,7 +254,7 @@ def _federation(base: Any, spec: Any, where: str, *, here: bool = True) -> Feder
     try:
         federation = load.build({**base, "spec": spec})
         if here:
-            load.check_here(federation)
+            load.check_on_machine(federation)
     except InputError as error:
         message = error.message if where == "spec" else f"{where}: {error.message}"
         raise InputError(message, error.hint) from None

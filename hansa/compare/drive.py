@@ -1,7 +1,7 @@
-"""Carrying a comparison out: its runs as processes, some at a time, until none is left.
+"""Runs of a comparison as processes, a few at a time, until none is left.
 
-A run that is over is a file; one that is not goes on in its folder. So a kill at any moment loses
-at most what the runs at work were doing.
+A finished run is a result file; an unfinished one is resumed in its folder. A kill at any moment
+loses only what the running Jobs were doing.
 """
 
 import fcntl
@@ -17,40 +17,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from hansa.compare import estimate, results, worker
 from hansa.compare.comparison import CheckedComparison, Run
 from hansa.compare.estimate import FirstRound
+from hansa.compare.progress import ProgressLines
 from hansa.core.errors import InputError
 from hansa.core.files import replace_file
 from hansa.runtime.capacity import Capacity, measure
 from hansa.runtime.lifeline import die_with_parent
 from hansa.runtime.stop_signals import raise_remembered_stop
-from hansa.runtime.warm_parent import last_words
+from hansa.runtime.warm_parent import read_last_sentence
 
 TICK_SECONDS = 0.25
 STOP_PATIENCE_SECONDS = 10.0
-
-
-class ComparisonDisplay(Protocol):
-    """What a person sees while it goes on."""
-
-    def began(self, run: Run) -> None:
-        """A run has begun, or goes on."""
-        ...
-
-    def at(self, run: Run, rounds: int) -> None:
-        """A run has done this number of rounds."""
-        ...
-
-    def ended(self, run: Run, problem: str) -> None:
-        """A run is over; a problem says why it has no result."""
-        ...
-
-    def estimated(self, first: FirstRound, seconds: float) -> None:
-        """How long all that is left will take."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +46,7 @@ class CompareOptions:
     keep: bool = False
     """Whether folders of finished runs are kept."""
     stop_after: float | None = None
-    """Seconds after which it stops, to go on another day."""
+    """Seconds after which it stops, to be resumed later."""
     only_estimate: bool = False
     """Whether to stop as soon as the time is estimated."""
 
@@ -82,8 +62,8 @@ class ComparisonOutcome:
 
 
 @contextmanager
-def locked(out: Path) -> Iterator[None]:
-    """Hold the comparison's folder: two at work would fight over the same runs."""
+def lock_folder(out: Path) -> Iterator[None]:
+    """Lock the comparison's folder: two processes must not work on the same runs."""
     try:
         (out / results.RESULTS).mkdir(parents=True, exist_ok=True)
         file = (out / "lock").open("w")
@@ -101,34 +81,34 @@ def locked(out: Path) -> Iterator[None]:
 
 
 def tidy(wanted: CheckedComparison, out: Path) -> None:
-    """Remove what a kill left of runs that are over."""
+    """Remove what a kill left of finished runs."""
     for run in wanted.runs:
         if results.file(out, run).exists():
-            shutil.rmtree(worker.folder_of(out, run), ignore_errors=True)
+            shutil.rmtree(worker.run_folder(out, run), ignore_errors=True)
             _log(out, run).unlink(missing_ok=True)
-            _order(out, run).unlink(missing_ok=True)
+            _order_path(out, run).unlink(missing_ok=True)
 
 
 def _log(out: Path, run: Run) -> Path:
     return out / worker.RUNS / f"{run.id}.log"
 
 
-def _order(out: Path, run: Run) -> Path:
+def _order_path(out: Path, run: Run) -> Path:
     return out / worker.RUNS / f"{run.id}.json"
 
 
-def pending(wanted: CheckedComparison, out: Path, only: Sequence[str] = ()) -> list[Run]:
+def list_pending(wanted: CheckedComparison, out: Path, only: Sequence[str] = ()) -> list[Run]:
     """Runs without a result, one that tells most about the time first."""
     left = [
         run
         for run in wanted.runs
         if (not only or run.method in only) and not results.file(out, run).exists()
     ]
-    telling = next(iter(telling_of(left)), None)
+    telling = next(iter(list_telling(left)), None)
     return [telling, *(run for run in left if run is not telling)] if telling else left
 
 
-def telling_of(runs: Sequence[Run]) -> list[Run]:
+def list_telling(runs: Sequence[Run]) -> list[Run]:
     """Those whose first round tells about the time: they explore, or at least train."""
     training = [run for run in runs if run.kind.trains]
     exploring = [run for run in training if run.federation.spec.exploration.tasks_per_round]
@@ -144,11 +124,13 @@ class _Worker:
         self.run = run
         self.slot = slot
         self.began = time.monotonic()
-        self.folder = worker.folder_of(options.out, run)
+        self.folder = worker.run_folder(options.out, run)
         self.log = _log(options.out, run)
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        order = _order(options.out, run)
-        replace_file(order, worker.order(run, options.out, parallel=parallel, keep=options.keep))
+        order = _order_path(options.out, run)
+        replace_file(
+            order, worker.make_order(run, options.out, parallel=parallel, keep=options.keep)
+        )
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "hansa.compare.worker", str(order)],
@@ -157,7 +139,7 @@ class _Worker:
                 stderr=log,
                 env={**os.environ, **({"CUDA_VISIBLE_DEVICES": gpu} if gpu else {})},
                 preexec_fn=partial(die_with_parent, os.getpid()),  # only prctl runs in it
-                start_new_session=True,  # Ctrl-C is ours, and we stop them in good order
+                start_new_session=True,  # Ctrl-C stops this process, which then stops the workers
             )
 
     def rounds(self) -> int:
@@ -172,21 +154,21 @@ class _Worker:
         """Why it has failed; empty when it has not."""
         if self.process.returncode == 0:
             return ""
-        return last_words(self.log) or f"ended with {self.process.returncode}"
+        return read_last_sentence(self.log) or f"ended with {self.process.returncode}"
 
 
 class Drive:
     """The runs that are left, those at work, and what came of them."""
 
-    def __init__(self, runs: list[Run], options: CompareOptions, shown: ComparisonDisplay) -> None:
+    def __init__(self, runs: list[Run], options: CompareOptions, shown: ProgressLines) -> None:
         self._left = list(runs)
         self._options = options
         self._shown = shown
         self._working: list[_Worker] = []
         self._problems: dict[str, str] = {}
         self._first: FirstRound | None = None
-        self._telling = {run.id for run in telling_of(runs)}
-        capacity = _capacity(runs)
+        self._telling = {run.id for run in list_telling(runs)}
+        capacity = _measure_capacity(runs)
         self.jobs = min(options.jobs or capacity.slots, max(1, len(runs)))
         self.parallel = options.parallel or max(1, capacity.slots // self.jobs)
         self._gpus = capacity.gpus
@@ -238,14 +220,14 @@ class Drive:
         self._first = estimate.find(one.run, one.folder)
         if self._first:
             runs = [*self._left, *(other.run for other in self._working)]
-            seconds = estimate.of_runs(self._first, runs) / (self.jobs * self.parallel)
+            seconds = estimate.estimate_runs(self._first, runs) / (self.jobs * self.parallel)
             # What a run needs beside its Jobs: imports, a store, the pauses between them.
             beside = time.monotonic() - one.began - self._first.seconds / self.parallel
             seconds += max(0.0, beside) * len(runs) / self.jobs
             self._shown.estimated(self._first, seconds)
 
     def _stop(self) -> None:
-        """End the runs at work in good order; they go on where they stand."""
+        """Stop the running processes; they are resumed later."""
         for one in self._working:
             one.process.send_signal(signal.SIGTERM)
         end = time.monotonic() + STOP_PATIENCE_SECONDS
@@ -257,6 +239,6 @@ class Drive:
                 one.process.wait()
 
 
-def _capacity(runs: Sequence[Run]) -> Capacity:
+def _measure_capacity(runs: Sequence[Run]) -> Capacity:
     threads = max((run.federation.spec.training.cpu_threads for run in runs), default=1)
     return measure(threads=threads)

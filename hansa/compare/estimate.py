@@ -45,7 +45,9 @@ class FirstRound:
 
 def find(run: Run, folder: Path) -> FirstRound | None:
     """The first round of a run at work, once all its Jobs have reported."""
-    reports = [report for path in folder.glob("jobs/*/report.json") if (report := _report(path))]
+    reports = [
+        report for path in folder.glob("jobs/*/report.json") if (report := _read_report(path))
+    ]
     clients = [r for r in reports if isinstance(r, ClientReport) and r.round == 1]
     merges = [r for r in reports if isinstance(r, AggregatorReport) and r.round == 1]
     spec = run.federation.spec
@@ -72,7 +74,7 @@ def find(run: Run, folder: Path) -> FirstRound | None:
     )
 
 
-def _report(path: Path) -> ClientReport | AggregatorReport | None:
+def _read_report(path: Path) -> ClientReport | AggregatorReport | None:
     try:
         report = decode_report(path.read_bytes())
     except OSError:
@@ -84,16 +86,16 @@ def _phase(reports: Sequence[ClientReport], *phases: str) -> float:
     return sum(report.seconds.get(phase, 0.0) for report in reports for phase in phases)
 
 
-def of_runs(first: FirstRound, runs: Iterable[Run]) -> float:
+def estimate_runs(first: FirstRound, runs: Iterable[Run]) -> float:
     """Seconds of all Jobs of these runs, as if one followed another.
 
     Training grows with the experience; how often a better agent succeeds is not known yet, so it
     is taken to succeed as often as in the first round.
     """
-    return sum(_of_run(first, run) for run in runs)
+    return sum(_estimate_run(first, run) for run in runs)
 
 
-def _of_run(first: FirstRound, run: Run) -> float:
+def _estimate_run(first: FirstRound, run: Run) -> float:
     spec = run.federation.spec
     silos = len(run.silos.spec.environments)
     if not run.kind.trains:
@@ -104,10 +106,12 @@ def _of_run(first: FirstRound, run: Run) -> float:
         total += spec.rounds * first.explore
     if spec.aggregation.strategy == NONE:
         total += (silos - 1) * first.evaluate  # all adapters, in all worlds but their own
-    return total + sum(_training(first, run, round_) for round_ in range(1, spec.rounds + 1))
+    return total + sum(
+        _estimate_training(first, run, round_) for round_ in range(1, spec.rounds + 1)
+    )
 
 
-def _training(first: FirstRound, run: Run, round_: int) -> float:
+def _estimate_training(first: FirstRound, run: Run, round_: int) -> float:
     """Seconds that all silos train in a round."""
     spec = run.federation.spec
     measured = first.shown + first.succeeded

@@ -49,7 +49,7 @@ METHODS: dict[str, Method] = {
         about="federated, demonstrations only, weighted by their number",
         patch={
             **_SHOWN_ONLY,
-            "aggregation": {"strategy": "weighted-mean", "weightBy": "examples"},
+            "aggregation": {"strategy": "weighted-mean", "options": {"weightBy": "examples"}},
         },
     ),
     "fed-se": Method(about="the paper: explore, keep successes, plain mean of A and of B"),
@@ -65,23 +65,28 @@ METHODS: dict[str, Method] = {
     ),
     "success-weighted": Method(
         about="Fed-SE weighted by the round's successes",
-        patch={"aggregation": {"strategy": "weighted-mean", "weightBy": "successes"}},
+        patch={"aggregation": {"strategy": "weighted-mean", "options": {"weightBy": "successes"}}},
     ),
 }
 """Methods by name; an entry of a comparison may change any field of one and give it a new name."""
 
 
-def merged(document: Any, patch: Any) -> Any:
-    """The document with a patch over it: mappings field by field, everything else as a whole."""
+def merge_documents(document: Any, patch: Any) -> Any:
+    """The document with a patch over it: mappings field by field, everything else as a whole.
+
+    Another strategy or learner begins without the options of the one before it.
+    """
     if not isinstance(document, dict) or not isinstance(patch, dict):
         return copy.deepcopy(patch)
+    if any(name in patch and patch[name] != document.get(name) for name in ("strategy", "learner")):
+        document = {name: value for name, value in document.items() if name != "options"}
     return {
         **copy.deepcopy(document),
-        **{name: merged(document.get(name), value) for name, value in patch.items()},
+        **{name: merge_documents(document.get(name), value) for name, value in patch.items()},
     }
 
 
-def without_store(spec: Document) -> Document:
+def drop_stores(spec: Document) -> Document:
     """The spec for a store of the run's own: a comparison never writes into a bucket."""
     spec = {name: value for name, value in spec.items() if name != "storage"}
     environments = spec.get("environments")
@@ -94,17 +99,17 @@ def without_store(spec: Document) -> Document:
     return spec
 
 
-def applied(
+def apply_method(
     spec: Document, shared: Document, method: Method, patch: Document, seed: int
 ) -> Document:
     """The spec of one run: the manifest's, then the fields of Fed-SE, of the comparison for all
     methods, of the method, and of the entry."""
     for each in (_FED_SE, shared, method.patch, patch, {"seed": seed}):
-        spec = merged(spec, each)
+        spec = merge_documents(spec, each)
     return spec
 
 
-def without(spec: Document, names: Collection[str]) -> Document:
+def drop_environments(spec: Document, names: Collection[str]) -> Document:
     """The spec without the environments of these names, which then need not answer either."""
     part = [each for each in spec["environments"] if each["name"] not in names]
     participation = dict(spec.get("participation", {}))
@@ -113,7 +118,7 @@ def without(spec: Document, names: Collection[str]) -> Document:
     return {**spec, "participation": participation, "environments": part}
 
 
-def pooled(spec: Document) -> Document:
+def pool_environments(spec: Document) -> Document:
     """The spec with all its environments as one, which has their worlds, names and tasks."""
     worlds = [
         {
@@ -124,7 +129,7 @@ def pooled(spec: Document) -> Document:
         for each in spec["environments"]
     ]
     centre = {"name": CENTRE, "world": "mixed", "options": {"worlds": worlds}}
-    spec = {**spec, **_engine(spec, centre)}
+    spec = {**spec, **_choose_engine(spec, centre)}
     participation = {
         name: value
         for name, value in spec.get("participation", {}).items()
@@ -133,7 +138,7 @@ def pooled(spec: Document) -> Document:
     return {**spec, "participation": participation, "environments": [centre]}
 
 
-def _engine(spec: Document, centre: Document) -> Document:
+def _choose_engine(spec: Document, centre: Document) -> Document:
     """Endpoints of silos are their own: the one that all have serves them together, too."""
     first, *others = (each.get("endpoint") for each in spec["environments"])
     if first and all(each == first for each in others):

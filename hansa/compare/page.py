@@ -8,23 +8,24 @@ from hansa.compare import text, verdict
 from hansa.compare.methods import METHODS
 from hansa.compare.table import ComparisonTable, TableLine
 from hansa.core.stats import Interval
-from hansa.report.charts import SHAPES, Axes, Series, legend, lines
+from hansa.report.charts import SHAPES, Axes, Series, draw_lines, legend
 from hansa.report.markup import (
     Child,
     Html,
     Section,
-    change,
     contents,
-    counted,
     details,
     figure,
+    format_change,
     limits,
     percent,
+    pluralize,
     section,
     table,
     tag,
+    tick,
 )
-from hansa.report.page import header, whole_page
+from hansa.report.page import assemble_page, render_page_header
 
 _HINT = (
     "Means over seeds, in brackets 95\u202f% intervals: a bootstrap that draws seeds and, for each "
@@ -46,16 +47,18 @@ def render(shown: ComparisonTable) -> str:
     sections = [one for one in offered if one is not None]
     body = tag(
         "main",
-        header("Hansa comparison", shown.title, [tag("span", fact) for fact in _facts(shown)]),
-        tag("p", " ".join(verdict.sentences(shown)), class_="verdict"),
+        render_page_header(
+            "Hansa comparison", shown.title, [tag("span", fact) for fact in _facts(shown)]
+        ),
+        tag("p", " ".join(verdict.write_sentences(shown)), class_="verdict"),
         _missing(shown),
         contents(sections),
         *(one.html for one in sections),
     )
-    return whole_page(f"{shown.title} · Hansa comparison", body, _without_rows(data))
+    return assemble_page(f"{shown.title} · Hansa comparison", body, _drop_rows(data))
 
 
-def _without_rows(data: dict[str, Any]) -> dict[str, Any]:
+def _drop_rows(data: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in data.items() if name not in ("rows", "runs")}
 
 
@@ -63,16 +66,16 @@ def _facts(shown: ComparisonTable) -> list[str]:
     models = sorted({row.model for result in shown.results for row in result.rows})
     machines = sorted({result.machine for result in shown.results})
     seeds = {result.seed for result in shown.results}
-    runs = counted(len(shown.results), "run")
-    return [*models, runs, counted(len(seeds), "seed"), *machines]
+    runs = pluralize(len(shown.results), "run")
+    return [*models, runs, pluralize(len(seeds), "seed"), *machines]
 
 
 def _missing(shown: ComparisonTable) -> Html | None:
     if not shown.missing:
         return None
     verb = "is" if len(shown.missing) == 1 else "are"
-    said = tag("strong", f"{counted(len(shown.missing), 'run')} {verb} missing: ")
-    named = text.missing(shown.missing, {result.method for result in shown.results})
+    said = tag("strong", f"{pluralize(len(shown.missing), 'run')} {verb} missing: ")
+    named = text.name_missing(shown.missing, {result.method for result in shown.results})
     return tag("div", tag("p", said, named), class_="trouble", role="note")
 
 
@@ -96,14 +99,14 @@ def _row(shown: ComparisonTable, line: TableLine) -> list[Child]:
     summary = line.summary
     cells: list[Child] = [line.name, _cell(summary.macro)]
     if _has_greedy(shown):
-        cells.append(_greedy(summary.greedy))
+        cells.append(_format_greedy(summary.greedy))
     if shown.reference:
         cells.append(_change(line.against))
     cells += [_cell(summary.environments[name]) for name in shown.environments]
     return [*cells, _cell(summary.micro), summary.seeds]
 
 
-def _greedy(share: float | None) -> str:
+def _format_greedy(share: float | None) -> str:
     return "" if share is None else percent(share)
 
 
@@ -116,10 +119,10 @@ def _cell(rate: Interval) -> Html:
 
 
 def _change(difference: Interval | None) -> Html:
-    return tag("td", "–" if difference is None else change(difference))
+    return tag("td", "–" if difference is None else format_change(difference))
 
 
-def _look(shown: ComparisonTable, line: TableLine) -> tuple[str, int]:
+def _choose_look(shown: ComparisonTable, line: TableLine) -> tuple[str, int]:
     """Colour and mark of a method; after eight of them the same colours get other marks."""
     index = [each.name for each in shown.lines if each.curve].index(line.name)
     return f"s{index % len(SHAPES)}", (index + index // len(SHAPES)) % len(SHAPES)
@@ -130,10 +133,10 @@ def _curves(shown: ComparisonTable) -> Section | None:
     if not drawn:
         return None
     last = max(line.curve[-1][0] for line in drawn)
-    named = [(line.name, *_look(shown, line)) for line in drawn]
+    named = [(line.name, *_choose_look(shown, line)) for line in drawn]
     by_world = [figure(name, _chart(shown, drawn, last, name)) for name in shown.environments]
     by_method = [
-        figure(line.name, _chart(shown, _beside_reference(shown, line), last, "", alone=line.name))
+        figure(line.name, _chart(shown, _add_reference(shown, line), last, "", alone=line.name))
         for line in drawn
         if len(drawn) > MOST_BANDS
     ]
@@ -155,7 +158,7 @@ def _curves(shown: ComparisonTable) -> Section | None:
     )
 
 
-def _beside_reference(shown: ComparisonTable, line: TableLine) -> list[TableLine]:
+def _add_reference(shown: ComparisonTable, line: TableLine) -> list[TableLine]:
     others = [each for each in shown.lines if each.name == shown.reference and each.curve]
     return [*(each for each in others if each is not line), line]
 
@@ -177,35 +180,31 @@ def _chart(
             band=line.name == alone or (not alone and len(drawn) <= MOST_BANDS),
         )
         for line in drawn
-        for tone, shape in [_look(shown, line)]
+        for tone, shape in [_choose_look(shown, line)]
     ]
     whole = not name and not alone
     height = 320 if whole else 140
-    axes = Axes(first=0, last=max(1, last), top=1.0, height=height, show=_tick)
+    axes = Axes(first=0, last=max(1, last), top=1.0, height=height, show=tick)
     titles = [
         (round_, "\n".join([f"round {round_}", *_at(by_round, round_)]))
         for round_ in range(last + 1)
     ]
-    return lines(
+    return draw_lines(
         series,
         axes,
         label=f"Success by round, {alone or name or 'macro average'}.",
         ends=whole,
-        baseline=_base(shown, name),
+        baseline=_find_base(shown, name),
         titles=titles,
     )
 
 
-def _base(shown: ComparisonTable, name: str) -> float | None:
+def _find_base(shown: ComparisonTable, name: str) -> float | None:
     """The base model's success, where it was scored."""
     base = next((line for line in shown.lines if line.name == "pre-trained"), None)
     if base is None:
         return None
     return (base.summary.environments[name] if name else base.summary.macro).value
-
-
-def _tick(ratio: float) -> str:
-    return f"{ratio * 100:.3g}\u202f%"
 
 
 def _at(by_round: dict[str, list[tuple[int, Interval]]], round_: int) -> list[str]:
@@ -229,7 +228,7 @@ def _costs(shown: ComparisonTable) -> Section | None:
             line.name,
             line.shares,
             f"{line.megabytes:.2f}",
-            text.span(line.seconds),
+            text.format_span(line.seconds),
             round(line.steps),
         ]
         for line in shown.lines

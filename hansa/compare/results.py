@@ -10,7 +10,7 @@ from hansa.api.bucket_documents import Count, EvaluationDocument, TaskTallies, c
 from hansa.api.spec import differences
 from hansa.compare.comparison import CheckedComparison, Run
 from hansa.core import stats
-from hansa.core.errors import Garbled, InputError
+from hansa.core.errors import InputError, InvalidDocument
 from hansa.core.files import replace_file
 from hansa.core.model import Model
 from hansa.core.text import ellipsize
@@ -113,7 +113,7 @@ class RunResult(Model):
     work: RunWork
     """What was done."""
     wall_seconds: float
-    """How long it took here; a sitting that was killed hard is not counted."""
+    """How long it took here; time before a hard kill is not counted."""
     machine: str
     """What it ran on."""
 
@@ -128,7 +128,7 @@ def row(
 ) -> Row:
     """A row from the successes and episodes of each task, sampled and greedy."""
     counts = {name: (each[0], each[1]) for name, each in tasks.items()}
-    figure = stats.clustered(counts)
+    figure = stats.clustered_interval(counts)
     return Row(
         model=run.federation.spec.model.source,
         method=run.method,
@@ -140,7 +140,7 @@ def row(
         success=round(figure.value, 6),
         tasks=len(counts),
         episodes=sum(played for _, played in counts.values()),
-        effective=round(stats.effective(list(counts.values())) if counts else 0.0, 2),
+        effective=round(stats.effective_episodes(list(counts.values())) if counts else 0.0, 2),
         interval=[round(figure.low, 6), round(figure.high, 6)],
         greedy=_share(greedy),
     )
@@ -151,12 +151,12 @@ def _share(tasks: Tallies) -> float | None:
     return round(sum(each[0] for each in tasks.values()) / played, 6) if played else None
 
 
-def row_of(run: Run, document: EvaluationDocument, round_: int, of: str = "") -> Row:
+def convert_evaluation(run: Run, document: EvaluationDocument, round_: int, of: str = "") -> Row:
     """A row from an evaluation's counts."""
     name, greedy = document.environment, document.greedy_figures
     worth = document.effective()
     episodes = float(document.episodes) if worth is None else worth
-    figure = stats.of_rate(document.successes / max(1, document.episodes), episodes)
+    figure = stats.rate_interval(document.successes / max(1, document.episodes), episodes)
     empty = row(run, name, {}, round_, of)
     return empty.model_copy(
         update={
@@ -170,7 +170,7 @@ def row_of(run: Run, document: EvaluationDocument, round_: int, of: str = "") ->
     )
 
 
-def by_environment(run: Run, tallies: TaskTallies) -> dict[str, tuple[Tallies, Tallies]]:
+def split_by_environment(run: Run, tallies: TaskTallies) -> dict[str, tuple[Tallies, Tallies]]:
     """A pool's evaluation by environment, sampled and greedy: its tasks carry their names."""
     sampled, greedy = (_split(run, tallies, tasks) for tasks in (tallies.tasks, tallies.greedy))
     return {name: (sampled[name], greedy[name]) for name in sampled}
@@ -181,7 +181,9 @@ def _split(run: Run, tallies: TaskTallies, tasks: Tallies) -> dict[str, Tallies]
     for task, counts in tasks.items():
         name, _, own = task.partition("/")
         if name not in split:
-            raise Garbled(f"evaluation of {tallies.environment}: tasks: got {task!r}, of no silo")
+            raise InvalidDocument(
+                f"evaluation of {tallies.environment}: tasks: got {task!r}, of no silo"
+            )
         split[name][own] = counts
     return dict(split)
 
@@ -208,7 +210,7 @@ def read(out: Path, run: Run) -> RunResult | None:
         ) from None
     hint = "remove the file to make it again, set the field back, or choose another --out"
     check_same(run, str(path), result.spec, hint)
-    _refuse(str(path), _by_name(result.left_out), _by_name(run.left_out), hint)
+    _refuse(str(path), _key_by_name(result.left_out), _key_by_name(run.left_out), hint)
     return result
 
 
@@ -217,7 +219,7 @@ def check_same(run: Run, what: str, spec: dict[str, Any], hint: str) -> None:
     _refuse(what, spec, run.federation.spec.to_json(), hint)
 
 
-def _by_name(environments: list[dict[str, Any]]) -> dict[str, Any]:
+def _key_by_name(environments: list[dict[str, Any]]) -> dict[str, Any]:
     return {"environments": {str(each.get("name")): each for each in environments}}
 
 
@@ -232,7 +234,7 @@ def _refuse(what: str, theirs: dict[str, Any], ours: dict[str, Any], hint: str) 
         )
 
 
-def read_all(out: Path, wanted: CheckedComparison) -> dict[str, RunResult]:
+def read_results(out: Path, wanted: CheckedComparison) -> dict[str, RunResult]:
     """All results that are there, by the run's id; those of two base models are not mixed."""
     known = {run.id: result for run in wanted.runs if (result := read(out, run))}
     bases: dict[str, str] = {}

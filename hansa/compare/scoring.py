@@ -19,23 +19,23 @@ from hansa.compare import methods
 from hansa.compare.comparison import Run
 from hansa.core.errors import HansaError
 from hansa.local.executor import LocalExecutor
-from hansa.local.loop import embedded_spec, open_embedded
+from hansa.local.loop import open_embedded, use_embedded
 from hansa.local.objectstore import RUNNER, LocalStore
 from hansa.local.rundir import RunDir
 from hansa.runtime.capacity import measure
 from hansa.store.base import put_once
 
 BASE = "_base"
-"""Whose adapter it is when it is nobody's, the untrained start: a name that no silo can have."""
+"""Owner of the untrained start; no silo can have this name."""
 SHARED = "_shared"
-"""Whose adapter it is when all silos share it."""
+"""Owner of an adapter that all silos share."""
 TICK_SECONDS = 0.5
 
 
 @contextmanager
-def opened(run: Run, folder: RunDir) -> Iterator[LocalStore]:
+def open_run_store(run: Run, folder: RunDir) -> Iterator[LocalStore]:
     """The store of a run's folder, for as long as it is read."""
-    with folder.lock(), open_embedded(folder, embedded_spec(run.federation)) as store:
+    with folder.lock(), open_embedded(folder, use_embedded(run.federation)) as store:
         yield store
 
 
@@ -54,7 +54,7 @@ def score(
     assignments = {
         name: _assignment(run, store, name, round_, data)
         for name, (round_, data) in adapters.items()
-        if _foreign(run, name)
+        if _list_foreign_environments(run, name)
     }
     if not adapters:
         assignments = {BASE: _assignment(run, store, BASE, 0, b"")}
@@ -62,12 +62,12 @@ def score(
     store.ensure()
     reader = store.store()
     return {
-        name: TaskTallies.model_validate_json(reader.get(_document(one)))
+        name: TaskTallies.model_validate_json(reader.get(_tallies_key(one)))
         for name, one in assignments.items()
     }
 
 
-def _foreign(run: Run, name: str) -> list[dict[str, Any]]:
+def _list_foreign_environments(run: Run, name: str) -> list[dict[str, Any]]:
     """Environments that an adapter of that name is foreign to."""
     if name == SHARED:
         return run.left_out
@@ -77,7 +77,7 @@ def _foreign(run: Run, name: str) -> list[dict[str, Any]]:
 
 def _assignment(run: Run, store: LocalStore, name: str, round_: int, data: bytes) -> Assignment:
     spec = run.silos.spec
-    pool = methods.pooled({"environments": _foreign(run, name)})
+    pool = methods.pool_environments({"environments": _list_foreign_environments(run, name)})
     centre = Environment.model_validate(pool["environments"][0])
     prefix = bucket_keys.scores_root(store.s3.prefix, name)
     start = StartAdapter()
@@ -94,7 +94,7 @@ def _assignment(run: Run, store: LocalStore, name: str, round_: int, data: bytes
         adapter=spec.adapter,
         round=round_,
         start=start,
-        settings=RoundSettings.of(spec),
+        settings=RoundSettings.from_spec(spec),
         storage=store.s3.model_copy(update={"prefix": prefix}),
         environments=[centre.name],
         environment=centre.name,
@@ -103,7 +103,7 @@ def _assignment(run: Run, store: LocalStore, name: str, round_: int, data: bytes
     )
 
 
-def _document(one: Assignment) -> str:
+def _tallies_key(one: Assignment) -> str:
     return bucket_keys.evaluation_tasks(one.storage.prefix, one.environment, one.start.round)
 
 

@@ -58,24 +58,26 @@ def summarize(samples: Mapping[int, Sample]) -> Summary:
     """The means over seeds; all samples have the same environments."""
     names = sorted(next(iter(samples.values())))
     runs = [samples[seed] for seed in sorted(samples)]
-    means, drawn = _means(runs, names), _drawn(runs, names)
+    means, drawn = _means(runs, names), _draw_samples(runs, names)
     columns = {name: _interval(means[i], drawn[:, i]) for i, name in enumerate(names)}
     return Summary(
         environments=columns,
         macro=_interval(means[-2], drawn[:, -2]),
         micro=_interval(means[-1], drawn[:, -1]),
         seeds=len(runs),
-        greedy=mean_of([rate.greedy for run in runs for rate in run.values()]),
+        greedy=average([rate.greedy for run in runs for rate in run.values()]),
     )
 
 
-def mean_of(shares: Sequence[float | None]) -> float | None:
+def average(shares: Sequence[float | None]) -> float | None:
     """Their mean, where all are known."""
     known = [share for share in shares if share is not None]
     return sum(known) / len(known) if known and len(known) == len(shares) else None
 
 
-def difference(samples: Mapping[int, Sample], reference: Mapping[int, Sample]) -> Interval | None:
+def estimate_difference(
+    samples: Mapping[int, Sample], reference: Mapping[int, Sample]
+) -> Interval | None:
     """How much higher the macro average is than the reference's, over the seeds that both have.
 
     Seeds are drawn in pairs. Both played the same tasks with the same random seeds, but
@@ -87,7 +89,7 @@ def difference(samples: Mapping[int, Sample], reference: Mapping[int, Sample]) -
     names = sorted(next(iter(samples.values())))
     ours, theirs = ([of[seed] for seed in seeds] for of in (samples, reference))
     value = _means(ours, names)[-2] - _means(theirs, names)[-2]
-    drawn = _drawn(ours, names)[:, -2] - _drawn(theirs, names, stream=1)[:, -2]
+    drawn = _draw_samples(ours, names)[:, -2] - _draw_samples(theirs, names, stream=1)[:, -2]
     return _interval(value, drawn)
 
 
@@ -101,7 +103,9 @@ def _means(runs: Sequence[Sample], names: Sequence[str]) -> list[float]:
     return [*columns, sum(columns) / len(columns), micro / len(runs)]
 
 
-def _drawn(runs: Sequence[Sample], names: Sequence[str], stream: int = 0) -> "NDArray[np.float64]":
+def _draw_samples(
+    runs: Sequence[Sample], names: Sequence[str], stream: int = 0
+) -> "NDArray[np.float64]":
     """Bootstrap draws of the same figures, one row each; equal seeds are drawn for all methods."""
     import numpy as np
 

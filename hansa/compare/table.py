@@ -65,7 +65,9 @@ class ComparisonTable:
 def build(wanted: CheckedComparison, results: dict[str, RunResult]) -> ComparisonTable:
     """The table of what is there."""
     done = [results[run.id] for run in wanted.runs if run.id in results]
-    reference = last([r for r in done if r.method == wanted.reference], wanted.environments)
+    reference = list_last_rates(
+        [r for r in done if r.method == wanted.reference], wanted.environments
+    )
     lines: list[TableLine] = []
     for method in wanted.methods:
         mine = [result for result in done if result.method == method]
@@ -82,13 +84,13 @@ def build(wanted: CheckedComparison, results: dict[str, RunResult]) -> Compariso
 
 
 def _is_whole(result: RunResult | None, wanted: CheckedComparison) -> bool:
-    return result is not None and bool(last([result], wanted.environments))
+    return result is not None and bool(list_last_rates([result], wanted.environments))
 
 
 def _lines(
     method: str, mine: Sequence[RunResult], wanted: CheckedComparison, reference: dict[int, Sample]
 ) -> list[TableLine]:
-    home = last(mine, wanted.environments)
+    home = list_last_rates(mine, wanted.environments)
     if not home:
         return []
     about = METHODS[wanted.bases[method]].about
@@ -102,7 +104,7 @@ def _lines(
         method=method,
         about=about,
         summary=statistics.summarize(home),
-        against=_against(method, home, wanted, reference),
+        against=_compare_with_reference(method, home, wanted, reference),
         curve=curve,
         curves=curves,
         shares=sent[0].shares,
@@ -110,7 +112,9 @@ def _lines(
         seconds=sum(result.wall_seconds for result in mine) / count,
         steps=sum(result.work.steps for result in mine) / count,
     )
-    everywhere = {seed: s for r in mine for seed, s in [(r.seed, _everywhere(r, wanted))] if s}
+    everywhere = {
+        seed: s for r in mine for seed, s in [(r.seed, _average_everywhere(r, wanted))] if s
+    }
     if not everywhere:
         return [line]
     wide = TableLine(
@@ -118,20 +122,20 @@ def _lines(
         method=method,
         about="the same adapters, each in every world",
         summary=statistics.summarize(everywhere),
-        against=_against(method + EVERYWHERE, everywhere, wanted, reference),
+        against=_compare_with_reference(method + EVERYWHERE, everywhere, wanted, reference),
     )
     return [line, wide]
 
 
-def _against(
+def _compare_with_reference(
     name: str, samples: dict[int, Sample], wanted: CheckedComparison, reference: dict[int, Sample]
 ) -> Interval | None:
     if not reference or name == wanted.reference:
         return None
-    return statistics.difference(samples, reference)
+    return statistics.estimate_difference(samples, reference)
 
 
-def last(mine: Iterable[RunResult], environments: Collection[str]) -> dict[int, Sample]:
+def list_last_rates(mine: Iterable[RunResult], environments: Collection[str]) -> dict[int, Sample]:
     """Each seed's rates after its last round; adapters of their own are those at home.
 
     A silo that could not play the last shared adapter has no rate: that of an earlier one would
@@ -141,13 +145,15 @@ def last(mine: Iterable[RunResult], environments: Collection[str]) -> dict[int, 
     for result in mine:
         shared = result.communication.shares != "nothing"
         rows = [row for row in result.rows if row.of or not shared or row.round == result.final]
-        sample = _sample(rows, environments, result.final)
+        sample = _collect_sample(rows, environments, result.final)
         if sample:
             samples[result.seed] = sample
     return samples
 
 
-def _sample(rows: Sequence[Row], environments: Collection[str], round_: int) -> Sample | None:
+def _collect_sample(
+    rows: Sequence[Row], environments: Collection[str], round_: int
+) -> Sample | None:
     """The rates of the newest adapters up to a round; nothing where an environment has none."""
     newest: dict[str, Row] = {}
     for row in rows:
@@ -160,7 +166,7 @@ def _sample(rows: Sequence[Row], environments: Collection[str], round_: int) -> 
     return {name: _rate([row]) for name, row in newest.items()}
 
 
-def _everywhere(result: RunResult, wanted: CheckedComparison) -> Sample | None:
+def _average_everywhere(result: RunResult, wanted: CheckedComparison) -> Sample | None:
     """Rates in each environment as a mean over all silos' own adapters."""
     newest: dict[tuple[str, str], Row] = {}
     for row in result.rows:
@@ -182,7 +188,7 @@ def _rate(rows: Sequence[Row]) -> Rate:
         success=sum(row.success for row in rows) / count,
         effective=sum(row.effective for row in rows) / count,  # all play the same tasks
         weight=sum(row.episodes for row in rows) / count,
-        greedy=statistics.mean_of([row.greedy for row in rows]),
+        greedy=statistics.average([row.greedy for row in rows]),
     )
 
 
@@ -194,7 +200,9 @@ def _curves(
     macro: list[tuple[int, Interval]] = []
     each: dict[str, list[tuple[int, Interval]]] = {name: [] for name in wanted.environments}
     for round_ in rounds if len(rounds) > 1 else ():
-        samples = {r.seed: s for r in mine if (s := _sample(r.rows, wanted.environments, round_))}
+        samples = {
+            r.seed: s for r in mine if (s := _collect_sample(r.rows, wanted.environments, round_))
+        }
         if not samples:
             continue
         summary = statistics.summarize(samples)
@@ -229,7 +237,7 @@ def _line_data(line: TableLine) -> dict[str, Any]:
         "method": line.method,
         "about": line.about,
         "macro": _figures(line.summary.macro),
-        **_greedy(line.summary.greedy),
+        **_dump_greedy(line.summary.greedy),
         "against": _figures(line.against) if line.against else None,
         "environments": {n: _figures(f) for n, f in line.summary.environments.items()},
         "micro": _figures(line.summary.micro),
@@ -242,7 +250,7 @@ def _line_data(line: TableLine) -> dict[str, Any]:
     }
 
 
-def _greedy(share: float | None) -> dict[str, float]:
+def _dump_greedy(share: float | None) -> dict[str, float]:
     """Absent where nobody has played so."""
     return {} if share is None else {"greedy": round(share, 4)}
 

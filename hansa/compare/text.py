@@ -25,20 +25,20 @@ def heads(data: Data) -> list[str]:
     ]
 
 
-def cells(data: Data, line: Data) -> list[str]:
+def format_cells(data: Data, line: Data) -> list[str]:
     """One line's cells, in per cent."""
-    against = [points_interval(line["against"])] if data["reference"] else []
+    against = [format_points_interval(line["against"])] if data["reference"] else []
     greedy = [_share(line.get("greedy"))] if has_greedy(data) else []
     own = bool(line["shares"])
     return [
         line["name"],
-        percent_interval(line["macro"]),
+        format_percent_interval(line["macro"]),
         *greedy,
         *against,
-        *(percent_interval(line["environments"][name]) for name in data["environments"]),
-        percent_interval(line["micro"]),
+        *(format_percent_interval(line["environments"][name]) for name in data["environments"]),
+        format_percent_interval(line["micro"]),
         f"{line['megabytes']:.2f}" if own else "",
-        span(line["seconds"]) if own else "",
+        format_span(line["seconds"]) if own else "",
         str(line["seeds"]),
     ]
 
@@ -52,13 +52,13 @@ def _share(value: float | None) -> str:
     return "" if value is None else f"{100 * value:.1f}"
 
 
-def percent_interval(figure: Sequence[float]) -> str:
+def format_percent_interval(figure: Sequence[float]) -> str:
     """A rate with its limits: 61.3 (58 to 65)."""
     low, value, high = (100 * part for part in figure)
     return f"{value:.1f} ({low:.0f} to {high:.0f})"
 
 
-def points_interval(figure: Sequence[float] | None) -> str:
+def format_points_interval(figure: Sequence[float] | None) -> str:
     """A difference with its limits, in percentage points: +3.1 (-1 to +7)."""
     if figure is None:
         return ""
@@ -66,14 +66,14 @@ def points_interval(figure: Sequence[float] | None) -> str:
     return f"{value:+.1f} ({low:+.0f} to {high:+.0f})"
 
 
-def span(seconds: float) -> str:
+def format_span(seconds: float) -> str:
     """Seconds as 43 s, 5.2 min or 1.4 h."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.1f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def blocks(rows: Sequence[Sequence[str]], width: int) -> list[list[list[str]]]:
+def split_columns(rows: Sequence[Sequence[str]], width: int) -> list[list[list[str]]]:
     """Rows cut into blocks that fit a width, each with the first column again; none is lost."""
     widths = [max(len(row[column]) for row in rows) + GAP for column in range(len(rows[0]))]
     groups: list[list[int]] = [[]]
@@ -85,18 +85,22 @@ def blocks(rows: Sequence[Sequence[str]], width: int) -> list[list[list[str]]]:
     return [[[row[0], *(row[column] for column in group)] for row in rows] for group in groups]
 
 
-def missing(runs: Sequence[str], begun: Collection[str]) -> str:
+def name_missing(runs: Sequence[str], begun: Collection[str]) -> str:
     """Runs without a result; a method of which no run is over is named once, not seed by seed."""
     methods = [run.rpartition("-")[0] for run in runs]
     named = (run if method in begun else method for run, method in zip(runs, methods, strict=True))
     return ", ".join(dict.fromkeys(named))
 
 
-def markdown(data: Data) -> str:
+def render_markdown(data: Data) -> str:
     """The table for a page of the docs; a run that is missing is named below it."""
-    rows = [heads(data), ["---"] * len(heads(data)), *(cells(data, e) for e in data["table"])]
+    rows = [
+        heads(data),
+        ["---"] * len(heads(data)),
+        *(format_cells(data, e) for e in data["table"]),
+    ]
     lines = [f"| {' | '.join(row)} |" for row in rows]
     if data["missing"]:
         begun = {run["method"] for run in data["runs"]}
-        lines += ["", f"Missing: {missing(data['missing'], begun)}."]
+        lines += ["", f"Missing: {name_missing(data['missing'], begun)}."]
     return "\n".join(lines) + "\n"

@@ -3,26 +3,26 @@
 from collections.abc import Sequence
 
 from hansa.compare.table import EVERYWHERE, ComparisonTable, TableLine
-from hansa.report.markup import counted, direction, listed, points
+from hansa.report.markup import choose_direction, join_names, pluralize, points
 
 
-def sentences(shown: ComparisonTable) -> list[str]:
+def write_sentences(shown: ComparisonTable) -> list[str]:
     """The verdict on the macro average; it also says what it leaves open."""
     if not shown.lines:
         return ["No run is over yet: nothing is compared so far."]
-    return [*_comparison(shown), *_limits(shown)]
+    return [*_write_comparison(shown), *_limits(shown)]
 
 
-def _comparison(shown: ComparisonTable) -> list[str]:
+def _write_comparison(shown: ComparisonTable) -> list[str]:
     compared = [line for line in shown.lines if line.against is not None]
     if not compared:
-        names = listed([line.name for line in shown.lines if line.method == line.name])
+        names = join_names([line.name for line in shown.lines if line.method == line.name])
         return (
             [f"Only {names} is here: nothing is compared."]
             if len(shown.lines) == 1
             else ["No reference is among these methods: nothing is compared."]
         )
-    better, worse, level = (_of(compared, way) for way in ("up", "down", "even"))
+    better, worse, level = (_select_by_direction(compared, way) for way in ("up", "down", "even"))
     reference = shown.reference
     if not better and not worse:
         return [
@@ -30,12 +30,12 @@ def _comparison(shown: ComparisonTable) -> list[str]:
             "every interval of a difference includes zero."
         ]
     lines = [
-        f"Better than {reference}: {_with_changes(better)}."
+        f"Better than {reference}: {_list_changes(better)}."
         if better
         else f"No method is shown to be better than {reference}."
     ]
-    lines += [f"Worse: {_with_changes(worse)}."] if worse else []
-    names = listed([_name(line) for line in level])
+    lines += [f"Worse: {_list_changes(worse)}."] if worse else []
+    names = join_names([_format_name(line) for line in level])
     return [*lines, f"No difference is shown for {names}."] if level else lines
 
 
@@ -44,19 +44,21 @@ def _limits(shown: ComparisonTable) -> list[str]:
     said = ["All of it is of 1 seed: nothing is said about others."] if len(seeds) == 1 else []
     if shown.missing:
         verb = "is" if len(shown.missing) == 1 else "are"
-        runs = counted(len(shown.missing), "run")
+        runs = pluralize(len(shown.missing), "run")
         said.append(f"{runs} {verb} missing: this is what is known so far.")
     return said if len(shown.lines) > 1 or shown.missing else []
 
 
-def _of(lines: Sequence[TableLine], way: str) -> list[TableLine]:
-    return [line for line in lines if line.against and direction(line.against) == way]
+def _select_by_direction(lines: Sequence[TableLine], way: str) -> list[TableLine]:
+    return [line for line in lines if line.against and choose_direction(line.against) == way]
 
 
-def _with_changes(lines: Sequence[TableLine]) -> str:
-    return ", ".join(f"{_name(one)} ({points(one.against.value)})" for one in lines if one.against)
+def _list_changes(lines: Sequence[TableLine]) -> str:
+    return ", ".join(
+        f"{_format_name(one)} ({points(one.against.value)})" for one in lines if one.against
+    )
 
 
-def _name(line: TableLine) -> str:
+def _format_name(line: TableLine) -> str:
     """Its name as part of a list: the comma within it would pass for one of the list."""
     return line.name.replace(EVERYWHERE, " in all worlds")

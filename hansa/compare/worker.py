@@ -12,7 +12,7 @@ from types import FrameType
 from hansa.api.bucket_documents import TaskTallies
 from hansa.api.status import Federation
 from hansa.compare import results, scoring
-from hansa.compare.collect import Finished, empty, result_of
+from hansa.compare.collect import Finished, make_empty_result, read_result
 from hansa.compare.comparison import Run
 from hansa.compare.results import Row, RunResult
 from hansa.core.errors import HansaError
@@ -22,7 +22,7 @@ from hansa.local.display import PlainDisplay
 from hansa.local.loop import RunOptions
 from hansa.local.loop import run as run_loop
 from hansa.local.rundir import RunDir
-from hansa.runtime.capacity import usable_cores, visible_gpus
+from hansa.runtime.capacity import count_usable_cores, list_visible_gpus
 from hansa.store.base import ObjectStore
 
 RUNS = "runs"
@@ -30,24 +30,24 @@ RUNS = "runs"
 Adapters = dict[str, tuple[int, bytes]]
 """Adapters by environment: the round that made each, and its bytes."""
 _SECONDS = "seconds.log"
-"""Seconds of earlier sittings, in a run's folder; its name is one that a run may have."""
+"""File with the seconds of earlier attempts, in the run's folder."""
 
 
-def folder_of(out: Path, run: Run) -> Path:
+def run_folder(out: Path, run: Run) -> Path:
     """Where a run is at work; it goes when its result is written."""
     return out / RUNS / run.id
 
 
 def carry_out(run: Run, out: Path, *, parallel: int | None, keep: bool) -> RunResult:
-    """Run it to its end, or go on with it, and write its result."""
-    folder = RunDir(folder_of(out, run))
-    _forget_another(run, folder)
+    """Run or resume it to its end, and write its result."""
+    folder = RunDir(run_folder(out, run))
+    _remove_other_run(run, folder)
     folder.prepare()
     began = time.monotonic()
     try:
-        result = _measured(run, folder, parallel)
+        result = _measure(run, folder, parallel)
     finally:
-        seconds = _earlier(folder) + time.monotonic() - began
+        seconds = _read_earlier_seconds(folder) + time.monotonic() - began
         replace_file(folder.path / _SECONDS, str(round(seconds, 1)).encode())
     result = result.model_copy(update={"wall_seconds": round(seconds, 1)})
     results.write(out, run, result)
@@ -56,38 +56,40 @@ def carry_out(run: Run, out: Path, *, parallel: int | None, keep: bool) -> RunRe
     return result
 
 
-def _forget_another(run: Run, folder: RunDir) -> None:
-    """Remove a run that was begun with another spec: going on would mix two methods."""
+def _remove_other_run(run: Run, folder: RunDir) -> None:
+    """Remove a run that was begun with another spec: resuming it would mix two methods."""
     if folder.object.exists() and folder.load().spec != run.federation.spec:
         shutil.rmtree(folder.path)
 
 
-def _earlier(folder: RunDir) -> float:
+def _read_earlier_seconds(folder: RunDir) -> float:
     try:
         return float((folder.path / _SECONDS).read_text())
     except (OSError, ValueError):
         return 0.0
 
 
-def _measured(run: Run, folder: RunDir, parallel: int | None) -> RunResult:
+def _measure(run: Run, folder: RunDir, parallel: int | None) -> RunResult:
     result, adapters = (
-        _trained(run, folder, parallel) if run.kind.trains else (empty(run, machine()), {})
+        _train(run, folder, parallel)
+        if run.kind.trains
+        else (make_empty_result(run, describe_machine()), {})
     )
     if not adapters and run.kind.trains:
         return result
-    with scoring.opened(run, folder) as store:
+    with scoring.open_run_store(run, folder) as store:
         scored = scoring.score(run, folder, store, adapters, parallel)
-    return result.model_copy(update={"rows": [*result.rows, *_elsewhere(run, scored)]})
+    return result.model_copy(update={"rows": [*result.rows, *_build_foreign_rows(run, scored)]})
 
 
-def _trained(run: Run, folder: RunDir, parallel: int | None) -> tuple[RunResult, Adapters]:
+def _train(run: Run, folder: RunDir, parallel: int | None) -> tuple[RunResult, Adapters]:
     """Run the federation to its end; what it measured, and adapters to score elsewhere."""
     outcomes: list[tuple[RunResult, Adapters]] = []
 
     def collect(ended: Federation, folder: RunDir, store: ObjectStore) -> None:
         if ended.status.phase == "Succeeded":
             finished = Finished(run, store, ended.metadata.name, ended.status.round)
-            made = result_of(run, finished, ended.status, machine())
+            made = read_result(run, finished, ended.status, describe_machine())
             adapters = finished.own_adapters()
             if run.unseen:
                 adapters = {scoring.SHARED: (made.final, finished.shared_adapter(made.final))}
@@ -101,29 +103,29 @@ def _trained(run: Run, folder: RunDir, parallel: int | None) -> tuple[RunResult,
     return outcomes[0]
 
 
-def _elsewhere(run: Run, scored: dict[str, TaskTallies]) -> list[Row]:
+def _build_foreign_rows(run: Run, scored: dict[str, TaskTallies]) -> list[Row]:
     """Rows of the base, and of adapters in worlds that are not their own."""
     return [
         results.row(run, environment, tasks, tallies.adapter.round, whose, greedy)
         for name, tallies in scored.items()
         for whose in ["" if name in (scoring.BASE, scoring.SHARED) else name]
-        for environment, (tasks, greedy) in results.by_environment(run, tallies).items()
+        for environment, (tasks, greedy) in results.split_by_environment(run, tallies).items()
         if tasks
     ]
 
 
-def machine() -> str:
+def describe_machine() -> str:
     """What this runs on, in a few words."""
-    gpus = len(visible_gpus())
+    gpus = len(list_visible_gpus())
     shown = f", {gpus} GPU" if gpus else ""
-    return f"{platform.machine()}, {usable_cores()} cores{shown}"
+    return f"{platform.machine()}, {count_usable_cores()} cores{shown}"
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def order(run: Run, out: Path, *, parallel: int, keep: bool) -> bytes:
+def make_order(run: Run, out: Path, *, parallel: int, keep: bool) -> bytes:
     """What a worker carries out; it never reads the comparison, which may have changed since."""
     document = {
         "method": run.method,

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def canonical(document: dict[str, Any]) -> bytes:
-    """One byte string per document, whoever writes it: sorted keys, no spaces, a final newline."""
+    """One byte string per document, from any writer: sorted keys, no spaces, a final newline."""
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return (text + "\n").encode()
 

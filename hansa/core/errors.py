@@ -1,32 +1,4 @@
-"""Errors a user can act on: one sentence, a hint, and the exit code they end a program with.
-
-HansaError
-├── InputError          a manifest, option or file is wrong (exit 2 on the command line)
-├── PermanentError      this assignment can never work (exit 42)
-│   ├── AnotherRun      the prefix holds a different run
-│   ├── Untrusted       a letter or a key is not of whom it says (exit 48)
-│   │   └── LogReplaced an order that was read once is gone, or is another one now
-│   ├── OrderRefused    the silo's limits do not allow the order (exit 47)
-│   ├── PluginMissing   no package here offers what the spec names (exit 49)
-│   └── BudgetSpent     the silo would give away more of a record than it may (exit 51)
-├── TooFewUpdates       the gate left fewer updates than the round needs (exit 43)
-├── MaskAgain           a silo dropped out of a masked sum: the others mask again (exit 52)
-├── MaskedUpdateMissing a silo claimed its place in a masked sum, and sent nothing yet (exit 1)
-├── WorldBroken         the world or the endpoint failed in too many episodes (exit 45)
-├── Diverged            the training's loss is no number any more (exit 46)
-├── TrackerUnreachable  an experiment tracker did not answer (exit 50)
-├── HubAway             a model hub or a registry did not answer (exit 1)
-└── StoreError
-    ├── NotFound        no such object
-    ├── Denied          the credentials may not do this
-    │   └── ClockSkewed the clocks of this machine and the store differ too much
-    ├── Precondition    the object exists already
-    ├── Corrupt         stored bytes are not what their manifest says
-    │   ├── Garbled     a document is too long, or not of its kind
-    │   └── Unopened    it is not sealed, or not as it was sealed
-    │       └── KeyMissing  it is sealed to a key that is not at hand
-    └── Unreachable     the store did not answer in time (exit 44)
-"""
+"""Errors a user can act on: one sentence, a hint, and the exit code they end a program with."""
 
 from hansa.core.exits import Exit
 
@@ -55,17 +27,17 @@ class PermanentError(HansaError):
 
 
 class AnotherRun(PermanentError):
-    """The prefix holds results of another run; going on would mix two federations."""
+    """The prefix holds results of another run; continuing would mix two federations."""
 
 
 class Untrusted(PermanentError):
-    """A letter or a signing key is not of whom it says."""
+    """A letter or a signing key does not belong to the party that it names."""
 
     exit = Exit.UNTRUSTED
 
 
 class LogReplaced(Untrusted):
-    """An order that was read once is gone, or another one: the bucket was made anew, or lies."""
+    """An order that was read before is missing or changed: the bucket was recreated or altered."""
 
 
 class OrderRefused(PermanentError):
@@ -84,7 +56,7 @@ class PluginMissing(PermanentError):
 
 
 class BudgetSpent(PermanentError):
-    """Going on would give away more of one record than the silo may; nothing was sent."""
+    """The privacy budget of a record would be exceeded; nothing was sent."""
 
     exit = Exit.BUDGET_SPENT
 
@@ -96,20 +68,20 @@ class TooFewUpdates(HansaError):
 
 
 class MaskAgain(HansaError):
-    """A silo dropped out of a masked sum: those that are left mask again without it."""
+    """A silo dropped out of a masked sum: the remaining silos mask again without it."""
 
     exit = Exit.MASK_AGAIN
 
 
 class MaskedUpdateMissing(HansaError):
-    """A silo has claimed its place in a masked sum, and what it sends is not there yet.
+    """A silo has claimed its place in a masked sum, and its update is not there yet.
 
-    It may be on its way: only a claim that comes too late can be shut out.
+    It may still arrive: only a silo whose claim comes too late can be left out.
     """
 
 
 class WorldBroken(HansaError):
-    """The world or the endpoint failed in too many episodes; what it plays on may be back later.
+    """The world or the endpoint failed in too many episodes; a server may be back later.
 
     The message never holds text of an episode, or an exception's own: it goes to the status.
     """
@@ -118,15 +90,15 @@ class WorldBroken(HansaError):
 
 
 class Diverged(HansaError):
-    """Training left all bounds: what it made is worth nothing, and is not sent.
+    """Training diverged: its adapter is useless, and is not sent.
 
-    The start adapter and the experience stay as they are, so a better setting goes on from there.
+    The start adapter and the experience are unchanged, so a retry with other settings can work.
     """
 
     exit = Exit.TRAINING_DIVERGED
 
     @classmethod
-    def at(cls, step: int, steps: int, what: str, rate: float) -> "Diverged":
+    def at_step(cls, step: int, steps: int, what: str, rate: float) -> "Diverged":
         """The error of a step, which names the field to change."""
         return cls(
             f"spec.training.learningRate: got {rate}, with which training diverged "
@@ -140,8 +112,8 @@ class TrackerUnreachable(HansaError):
     exit = Exit.TRACKER_FAILED
 
 
-class HubAway(HansaError):
-    """A model hub or a registry did not answer; the same command goes on where it was."""
+class HubUnreachable(HansaError):
+    """A model hub or a registry did not answer; running the same command again resumes."""
 
 
 class StoreError(HansaError):
@@ -153,13 +125,13 @@ class NotFound(StoreError):
 
 
 class Denied(StoreError):
-    """The credentials may not do this; a wrong policy does not heal by itself."""
+    """The credentials may not do this; retrying does not fix a wrong policy."""
 
     exit = Exit.PERMANENT
 
 
 class ClockSkewed(Denied):
-    """The store refuses what is signed so much earlier or later than its own clock says."""
+    """The store refuses requests whose time differs too much from its own clock."""
 
 
 class Precondition(StoreError):
@@ -172,16 +144,16 @@ class Corrupt(StoreError):
     exit = Exit.PERMANENT
 
 
-class Garbled(Corrupt):
-    """A document is too long, or not of its kind."""
+class InvalidDocument(Corrupt):
+    """A document is too long, or is not of the expected kind."""
 
 
-class Unopened(Corrupt):
-    """An object that is to be sealed is not, or is not as it was sealed."""
+class UnsealError(Corrupt):
+    """An object that should be sealed is not, or was changed after it was sealed."""
 
 
-class KeyMissing(Unopened):
-    """An object is sealed to a key that is not at hand."""
+class KeyMissing(UnsealError):
+    """An object is sealed to a key that this program does not have."""
 
 
 class Unreachable(StoreError):

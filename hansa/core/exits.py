@@ -1,10 +1,10 @@
-"""Exit codes of the programs: name, whether a retry can help, and one sentence of help for each."""
+"""Exit codes of the programs: whether a retry can help, and one sentence of help for each."""
 
 from dataclasses import dataclass
 from enum import IntEnum
 
 SIGNAL_BASE = 128
-"""A process that a signal ended has this and the signal's number as its exit code."""
+"""A process that a signal ended exits with this plus the signal's number."""
 
 
 class Exit(IntEnum):
@@ -30,31 +30,23 @@ class Exit(IntEnum):
 class ExitFacts:
     """How an executor and a reader treat one exit."""
 
-    retriable: bool
-    """Whether running the same Job again can end differently."""
-    counted: bool
-    """Whether the failure counts against participation.retries."""
     help: str
     """One sentence: what it means and what to do."""
+    retriable: bool = False
+    """Whether running the same Job again can end differently."""
+    counted: bool = True
+    """Whether the failure counts against participation.retries."""
 
 
 FACTS: dict[Exit, ExitFacts] = {
-    Exit.DONE: ExitFacts(retriable=False, counted=False, help="the Job did its work"),
-    Exit.CRASHED: ExitFacts(
-        retriable=True, counted=True, help="the program crashed: its log has the traceback"
-    ),
-    Exit.BAD_INPUT: ExitFacts(
-        retriable=False, counted=True, help="the command line or manifest is wrong"
-    ),
+    Exit.DONE: ExitFacts(help="the Job did its work", counted=False),
+    Exit.CRASHED: ExitFacts(help="the program crashed: its log has the traceback", retriable=True),
+    Exit.BAD_INPUT: ExitFacts(help="the command line or manifest is wrong"),
     Exit.PERMANENT: ExitFacts(
-        retriable=False,
-        counted=True,
-        help="the specification cannot work as it is: the Job's log says what to change",
+        help="the specification cannot work as it is: the Job's log says what to change"
     ),
     Exit.TOO_FEW_UPDATES: ExitFacts(
-        retriable=False,
-        counted=True,
-        help="too few updates passed the gate: the aggregator's log names each refusal",
+        help="too few updates passed the gate: the aggregator's log names each refusal"
     ),
     Exit.STORAGE_UNREACHABLE: ExitFacts(
         retriable=True,
@@ -63,61 +55,45 @@ FACTS: dict[Exit, ExitFacts] = {
     ),
     Exit.WORLD_BROKEN: ExitFacts(
         retriable=True,  # a server that the world plays on may be back; a bug only costs retries
-        counted=True,
         help="the world or the endpoint failed in too many episodes: the Job's log says where",
     ),
     Exit.TRAINING_DIVERGED: ExitFacts(
-        retriable=False,  # the same seed and data diverge at the same step
-        counted=True,
-        help="the training's loss left all bounds: nothing was sent, lower the learning rate",
+        # Not retriable: the same seed and data diverge at the same step.
+        help="the training's loss left all bounds: nothing was sent, lower the learning rate"
     ),
-    Exit.REFUSED: ExitFacts(
-        retriable=False,
-        counted=True,
-        help="the silo's limits do not allow the order: nothing was loaded",
-    ),
+    Exit.REFUSED: ExitFacts(help="the silo's limits do not allow the order: nothing was loaded"),
     Exit.UNTRUSTED: ExitFacts(
-        retriable=False,
-        counted=True,
-        help="a letter or a key is not of whom it says: compare publicKeys on both sides",
+        help="a letter or a key is not of whom it says: compare publicKeys on both sides"
     ),
     Exit.PLUGIN_MISSING: ExitFacts(
-        retriable=False,
-        counted=True,
-        help="the image lacks a plug-in that the spec names: build one with its package in it",
+        help="the image lacks a plug-in that the spec names: build one with its package in it"
     ),
     Exit.TRACKER_FAILED: ExitFacts(
-        retriable=True,
-        counted=True,
-        help="the experiment tracker did not answer: export again, or with --follow",
+        retriable=True, help="the experiment tracker did not answer: export again, or with --follow"
     ),
     Exit.BUDGET_SPENT: ExitFacts(
-        retriable=False,  # what was given away stays given away
-        counted=True,
-        help="the silo's privacy budget is spent: nothing was sent, and the others go on",
+        # Not retriable: what was spent stays spent.
+        help="the silo's privacy budget is spent: nothing was sent, and the others continue"
     ),
     Exit.MASK_AGAIN: ExitFacts(
-        retriable=False,  # by itself; the plan lets the others mask again, then the next one runs
+        # Not retriable alone: the plan lets the others mask again, then runs the next one.
         counted=False,
         help="a silo dropped out of the round: the others mask their updates again without it",
     ),
 }
 
 
-def is_at_work(code: int | None) -> bool:
-    """Whether a program failed at its work: not before it, and not for want of the store."""
+def is_work_failure(code: int | None) -> bool:
+    """Whether a program failed in its work: not before it began, nor because of the store."""
     elsewhere = (Exit.DONE, Exit.BAD_INPUT, Exit.PERMANENT, Exit.STORAGE_UNREACHABLE)
     return code not in (None, *elsewhere, Exit.PLUGIN_MISSING, Exit.BUDGET_SPENT)
 
 
-def facts(code: int | None) -> ExitFacts:
-    """Facts of any exit code; unknown codes and signals are crashes, worth another try."""
-    try:
-        return FACTS[Exit(code)] if code is not None else FACTS[Exit.CRASHED]
-    except ValueError:
-        return FACTS[Exit.CRASHED]
+def get_facts(code: int | None) -> ExitFacts:
+    """Facts of any exit code; unknown codes and signals count as crashes, worth a retry."""
+    return FACTS[Exit(code) if code in FACTS else Exit.CRASHED]
 
 
-def gave_up(code: int | None) -> str:
-    """What a coordinator says of a silo elsewhere whose Job ended so; it hears nothing else."""
-    return f"gave up: {facts(code).help}"
+def describe_failure(code: int | None) -> str:
+    """What a coordinator says of a remote silo whose Job ended so; it learns no more of it."""
+    return f"gave up: {get_facts(code).help}"

@@ -1,11 +1,11 @@
-"""Files that are written whole or not at all."""
+"""Atomic writes of files."""
 
 import os
 from pathlib import Path
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write a file so that a reader, or a kill at any moment, never sees half of it."""
+    """Write a file atomically: readers never see a part of it, even after a kill."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         temporary.write_bytes(data)

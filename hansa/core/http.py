@@ -1,7 +1,7 @@
-"""The HTTP client: bounded answers in bounded time, one table of statuses that may pass, one error.
+"""The HTTP client: responses of bounded size in bounded time, with retries and one error class.
 
-Nothing is trusted: no redirect is followed, no proxy of the environment is used, and no answer is
-unpacked. A server that drips its headers byte by byte is stopped only by the Job's own deadline.
+Servers are not trusted: redirects, proxies of the environment and content encodings are ignored.
+A server that sends its headers byte by byte is stopped only by the Job's own deadline.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from hansa.core.durations import backoff_seconds
 from hansa.core.text import shorten
 
 LARGEST = 1 << 20
-"""Bytes of an answer, where a caller does not say otherwise."""
+"""Default limit of a response's bytes."""
 CONNECT_SECONDS = 10.0
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 15.0
@@ -47,8 +47,8 @@ STATUSES: Mapping[int, Kind] = {
     504: "lost",
     529: "busy",
 }
-"""Statuses that may pass. busy: the request was not begun, so that any may be repeated; lost: a
-proxy's, whose server may have had the request; status: the server's own failure at this request."""
+"""Transient statuses. busy: the request was not begun, so any may be repeated; lost: from a proxy,
+whose server may have got the request; status: the server failed at this request."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Response:
             raise HttpError("answer", "an answer that is no JSON", self) from None
 
     def sentence(self) -> str:
-        """What the server gives as its reason, in the shapes that servers have; empty: nothing."""
+        """The server's error message, in any of the usual JSON shapes; empty: there is none."""
         try:
             said = json.loads(self.content)
         except (ValueError, RecursionError):
@@ -81,8 +81,8 @@ class Response:
                 said = next((said[name] for name in names if said.get(name)), None)
         return shorten(said) if isinstance(said, str) else ""
 
-    def wait_seconds(self) -> float:
-        """How long the server asks to wait, by number or date; 0: it does not, or not in a way."""
+    def parse_retry_after(self) -> float:
+        """Retry-After in seconds, from a number or a date; 0: absent or invalid."""
         text = self.headers.get("retry-after", "")
         try:
             return urllib3.util.Retry().parse_retry_after(text) if text else 0.0
@@ -91,35 +91,35 @@ class Response:
 
 
 class HttpError(Exception):
-    """A request that brought no answer to use; the message holds nothing of the request."""
+    """A request without a usable response; the message holds nothing of the request."""
 
     def __init__(self, kind: Kind, message: str, response: Response | None = None) -> None:
         super().__init__(message)
         self.kind = kind
-        """refused: never reached the server; busy: not begun; lost: may have counted, and nobody
-        knows; status and answer: came back, and is no use."""
+        """refused: never reached the server; busy: not begun; lost: may have been executed; status
+        and answer: the response is an error or invalid."""
         self.response = response
-        """The answer, where it is what was wrong."""
+        """The response, where there is one."""
 
     @property
     def status(self) -> int:
-        """The answer's HTTP status; 0: there was none."""
+        """The response's HTTP status; 0: there was none."""
         return self.response.status if self.response else 0
 
     @property
     def may_pass(self) -> bool:
-        """Whether the same request may be answered later."""
+        """Whether the same request may succeed later."""
         return self.kind in ("refused", "busy", "lost") or self.status in STATUSES
 
 
-def status_error(response: Response) -> HttpError:
-    """The error of an answer whose status is none of those hoped for."""
+def make_status_error(response: Response) -> HttpError:
+    """The error of a response with an unexpected status."""
     kind = STATUSES.get(response.status, "status")
     return HttpError(kind, f"HTTP {response.status}", response)
 
 
 class HttpClient:
-    """Requests to few servers, on connections that are kept open; safe to use from many threads."""
+    """Requests to a few servers over pooled connections; safe to use from many threads."""
 
     def __init__(
         self,
@@ -130,24 +130,22 @@ class HttpClient:
         largest: int = LARGEST,
         connections: int = 1,
         ca_certs: str | None = None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`read_seconds` bounds a server's silence, `whole_seconds` an answer up to its end."""
         self._read_seconds = read_seconds
         self._whole_seconds = whole_seconds
         self._headers = {"Accept-Encoding": "identity", **(headers or {})}
         self._largest = largest
-        self._clock = clock
         self._random = random.Random()  # for pauses alone
         self._closed = threading.Event()
         self._pool = urllib3.PoolManager(maxsize=connections, block=True, ca_certs=ca_certs)
 
     def close(self) -> None:
-        """Let every thread that waits give up."""
+        """Stop retries and waits in all threads."""
         self._closed.set()
 
     def pause(self, seconds: float) -> None:
-        """Wait, unless it is all over."""
+        """Wait, unless the client is closed."""
         self._closed.wait(seconds)
 
     def send(
@@ -161,13 +159,13 @@ class HttpClient:
         largest: int | None = None,
         seconds: float | None = None,
     ) -> Response:
-        """The answer to one try, whatever its status; HttpError where none came."""
+        """The response to one try, whatever its status; HttpError where there is none."""
         sent = {**self._headers, **(headers or {})}
         if document is not None:
             body = json.dumps(document).encode("ascii")
             sent["Content-Type"] = "application/json"
         read, whole = seconds or self._read_seconds, seconds or self._whole_seconds
-        deadline = self._clock() + whole if whole else None
+        deadline = time.monotonic() + whole if whole else None
         try:
             response = self._pool.urlopen(
                 method,
@@ -181,13 +179,13 @@ class HttpClient:
                 decode_content=False,
             )
         except (HTTPError, OSError) as error:
-            raise _no_answer(error, read) from None
+            raise _to_http_error(error, read) from None
         try:
             content = self._read(response, self._largest if largest is None else largest, deadline)
         except (HTTPError, OSError):
             raise HttpError("lost", "the answer broke off") from None
         finally:
-            response.close()  # a connection whose answer was read to its end is kept all the same
+            response.close()  # a connection that was read to its end stays in the pool
             response.release_conn()
         known = {name.lower(): value for name, value in response.headers.items()}
         return Response(response.status, known, content)
@@ -200,18 +198,18 @@ class HttpClient:
         patience_seconds: float | None = None,
         is_safe: bool = True,
     ) -> Response:
-        """An answer whose status does not pass by itself, asked for with growing pauses until then.
+        """The first response without a transient status, after retries with exponential backoff.
 
         A request that is not safe to repeat is repeated only where it was not begun.
         """
-        begun, tried = self._clock(), 0
+        begun, tried = time.monotonic(), 0
         while True:
             tried += 1
             try:
                 response = ask()
                 if response.status not in STATUSES:
                     return response
-                error = status_error(response)
+                error = make_status_error(response)
             except HttpError as raised:
                 error = raised
             may_repeat = error.may_pass if is_safe else error.kind in ("refused", "busy")
@@ -219,10 +217,10 @@ class HttpClient:
                 raise error
             share = self._random.random()
             pause = backoff_seconds(tried, share, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
-            asked = error.response.wait_seconds() if error.response else 0.0
+            asked = error.response.parse_retry_after() if error.response else 0.0
             if patience_seconds is None:  # a server could ask for a year
                 asked = min(asked, LONGEST_PAUSE_SECONDS)
-            pause, spent = max(pause, asked), self._clock() - begun
+            pause, spent = max(pause, asked), time.monotonic() - begun
             is_late = patience_seconds is not None and spent + pause > patience_seconds
             if is_late or tried == tries:
                 times = f"{tried} tries in {spent:.0f} s" if tried > 1 else "one try"
@@ -232,18 +230,18 @@ class HttpClient:
     def _read(
         self, response: urllib3.BaseHTTPResponse, largest: int, deadline: float | None
     ) -> bytes:
-        """The body; read as it comes, since a server that drips it never meets a read timeout."""
+        """The body, read in pieces: a server that sends slowly never runs into the read timeout."""
         content = bytearray()
         while piece := response.read1(_CHUNK, decode_content=False):
             content += piece
             if len(content) > largest:
                 raise HttpError("answer", f"an answer of more than {largest} bytes")
-            if self._closed.is_set() or (deadline and self._clock() > deadline):
+            if self._closed.is_set() or (deadline and time.monotonic() > deadline):
                 raise HttpError("lost", "no whole answer in time")
         return bytes(content)
 
 
-def _no_answer(error: Exception, seconds: float) -> HttpError:
+def _to_http_error(error: Exception, seconds: float) -> HttpError:
     if isinstance(error, NewConnectionError):
         return HttpError("refused", explain_refusal(error.__cause__))
     if isinstance(error, ConnectTimeoutError):
@@ -258,7 +256,7 @@ def _no_answer(error: Exception, seconds: float) -> HttpError:
 
 
 def explain_refusal(error: BaseException | None) -> str:
-    """Why a socket was not connected."""
+    """Why a connection failed."""
     if isinstance(error, ConnectionRefusedError):
         return "connection refused"
     if isinstance(error, socket.gaierror | UnicodeError):

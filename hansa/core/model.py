@@ -1,14 +1,29 @@
-"""The base of every model in the contract."""
+"""The base of every model in the contract, and the field types that all documents share."""
 
+from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict
 from pydantic.alias_generators import to_camel
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 """A digest, as all documents have it."""
 Sha256OrEmpty = Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")]
 """The same, or nothing yet."""
+LAST_YEAR = 9000
+"""Later moments leave no room for a timeout after them."""
+
+
+def _check_time(moment: datetime) -> datetime:
+    if moment.tzinfo is None or moment.year > LAST_YEAR:
+        raise ValueError(
+            f"got {moment.isoformat()}, expected a time zone and a year to {LAST_YEAR}"
+        )
+    return moment
+
+
+Time = Annotated[datetime, Strict(False), AfterValidator(_check_time)]
+"""A moment as statuses have it."""
 
 
 class Model(BaseModel):

@@ -1,12 +1,12 @@
-"""Confidence intervals of success rates: how far a curve may be trusted.
+"""Confidence intervals of success rates.
 
-Rates come from few dozens of episodes, where the textbook interval p ± 1.96·s fails at 0 and 1;
-Wilson's does not. Means and differences combine such limits by Zou and Donner's MOVER, which for
-a difference is Newcombe's hybrid interval. Both treat evaluations as independent: base and last
-adapter play the same tasks, so the interval of their difference is, if anything, too wide.
+With a few dozen episodes the interval p ± 1.96·s fails at 0 and 1; Wilson's does not. Means and
+differences combine limits by Zou and Donner's MOVER, which for a difference is Newcombe's hybrid
+interval. Both treat evaluations as independent: base and last adapter play the same tasks, so the
+interval of their difference is, if anything, too wide.
 
-Episodes of one task are more alike than episodes of two. Where tasks are played several times,
-their results are clusters, and the episodes are worth fewer independent ones: the effective ones.
+Where tasks are played several times, their episodes are clusters, which count as fewer independent
+episodes: the effective ones.
 """
 
 import math
@@ -27,15 +27,15 @@ class Interval:
     high: float
 
 
-def wilson(successes: int, episodes: int) -> Interval:
+def wilson_interval(successes: int, episodes: int) -> Interval:
     """Wilson's score interval of a success rate; without episodes anything is possible."""
     if episodes <= 0:
         return Interval(0.0, 0.0, 1.0)
-    return of_rate(min(max(successes, 0), episodes) / episodes, episodes)
+    return rate_interval(min(max(successes, 0), episodes) / episodes, episodes)
 
 
-def of_rate(rate: float, effective: float) -> Interval:
-    """Wilson's interval of a rate, by the independent episodes that it is worth."""
+def rate_interval(rate: float, effective: float) -> Interval:
+    """Wilson's interval of a rate, by its number of effective episodes."""
     if effective <= 0:
         return Interval(0.0, rate, 1.0)
     shrink = 1 + Z95**2 / effective
@@ -45,7 +45,7 @@ def of_rate(rate: float, effective: float) -> Interval:
     return Interval(max(0.0, min(rate, centre - half)), rate, min(1.0, max(rate, centre + half)))
 
 
-def clustered(tasks: Mapping[str, tuple[int, int]]) -> Interval:
+def clustered_interval(tasks: Mapping[str, tuple[int, int]]) -> Interval:
     """The interval of a success rate whose episodes come from tasks: (successes, episodes) each.
 
     With one episode per task it is Wilson's; repeats of the same tasks narrow it only as far as
@@ -54,19 +54,18 @@ def clustered(tasks: Mapping[str, tuple[int, int]]) -> Interval:
     counts = [tasks[name] for name in sorted(tasks)]
     episodes = sum(played for _, played in counts)
     if episodes <= 0:
-        return wilson(0, 0)
-    return of_rate(sum(won for won, _ in counts) / episodes, effective(counts))
+        return wilson_interval(0, 0)
+    return rate_interval(sum(won for won, _ in counts) / episodes, effective_episodes(counts))
 
 
-def effective(tasks: Collection[tuple[int, int]]) -> float:
-    """How many independent episodes those of several tasks are worth.
+def effective_episodes(tasks: Collection[tuple[int, int]]) -> float:
+    """The effective sample size of the episodes of several tasks.
 
-    Episodes divided by the design effect: the ratio estimator's variance over tasks by that of as
-    many independent episodes. Few tasks measure it badly, so Korn and Graubard's factor makes the
-    number smaller by the ratio of Student's points. The effect is kept where it can truly be: at
-    least 1, since a task's episodes are independent or alike but never opposed, and at most that
-    of tasks whose episodes all end alike. The latter is taken where nothing, or all, succeeded:
-    such results cannot show how alike a task's episodes are.
+    Episodes divided by the design effect: the variance of the ratio estimator over tasks, divided
+    by that of as many independent episodes. With few tasks the estimate is poor, so Korn and
+    Graubard's factor reduces it by the ratio of Student's points. The effect is at least 1
+    (episodes of a task never differ more than independent ones), and at most that of tasks whose
+    episodes all end alike, which is assumed where none or all succeeded.
     """
     played = [(won, count) for won, count in tasks if count > 0]
     episodes = sum(count for _, count in played)
@@ -80,11 +79,11 @@ def effective(tasks: Collection[tuple[int, int]]) -> float:
         effect = min(max(1.0, between * (episodes - 1) / (rate * (1 - rate))), most)
     else:
         effect = most
-    surety = _student(episodes - 1) / _student(max(1, len(played) - 1))
+    surety = _student_quantile(episodes - 1) / _student_quantile(max(1, len(played) - 1))
     return episodes / effect * surety**2
 
 
-def _student(freedom: int) -> float:
+def _student_quantile(freedom: int) -> float:
     """The 97.5 % point of Student's distribution, by Cornish and Fisher's series."""
     if freedom <= len(_T95):
         return _T95[freedom - 1]

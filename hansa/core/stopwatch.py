@@ -7,16 +7,16 @@ Clock = Callable[[], float]
 
 
 class Stopwatch:
-    """Counts from its making; the clock comes in, so that tests can turn it."""
+    """Starts when it is created; tests pass a clock of their own."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
         self._since = clock()
         self.seconds: dict[str, float] = {}
-        """Phases that are over."""
+        """Seconds of the finished phases."""
 
     def lap(self, phase: str) -> float:
-        """A phase is over; its seconds."""
+        """End a phase; its seconds."""
         now = self._clock()
         self.seconds[phase] = round(now - self._since, 3)
         self._since = now

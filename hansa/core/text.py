@@ -17,5 +17,5 @@ def shorten(text: object, most: int = 200) -> str:
 
 
 def ellipsize(text: str, most: int = 60) -> str:
-    """A text whose cut is seen."""
+    """A text cut with an ellipsis where it is long."""
     return text if len(text) <= most else f"{text[: most - 3]}..."

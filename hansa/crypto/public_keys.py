@@ -11,27 +11,27 @@ Algorithm = Literal["ed25519", "x25519"]
 """`ed25519` signs, `x25519` is encrypted to."""
 KEY_BYTES = 32
 _FINGERPRINT_DIGITS = 32
-"""Who wants another key with the same fingerprint tries about 2^128 keys."""
+"""Finding another key with the same fingerprint takes about 2^128 tries."""
 
 
-def spell(algorithm: Algorithm, key: bytes) -> str:
+def format_public_key(algorithm: Algorithm, key: bytes) -> str:
     """A key's bytes as specs have it."""
     return f"{algorithm}:{base64.urlsafe_b64encode(key).decode().rstrip('=')}"
 
 
-def is_public(text: str) -> bool:
+def is_public_key(text: str) -> bool:
     """Whether a text begins as a public key does."""
     return text.startswith(("ed25519:", "x25519:"))
 
 
-def raw(algorithm: Algorithm, public: str) -> bytes:
+def parse_public_key(algorithm: Algorithm, public: str) -> bytes:
     """The 32 bytes of a public key; InputError where it is none of that algorithm."""
     try:
         key = base64.urlsafe_b64decode(public.removeprefix(f"{algorithm}:") + "=")
     except (binascii.Error, ValueError):
         key = b""
     # base64 has spellings that decode alike
-    if len(key) != KEY_BYTES or spell(algorithm, key) != public:
+    if len(key) != KEY_BYTES or format_public_key(algorithm, key) != public:
         shown = public[:60].encode("unicode_escape").decode()
         raise InputError(
             f"public key: got '{shown}', expected {algorithm}: and 43 letters of base64url",
@@ -40,20 +40,20 @@ def raw(algorithm: Algorithm, public: str) -> bytes:
     return key
 
 
-def _any(public: str) -> bytes:
-    return raw("x25519" if public.startswith("x25519:") else "ed25519", public)
+def _parse_any(public: str) -> bytes:
+    return parse_public_key("x25519" if public.startswith("x25519:") else "ed25519", public)
 
 
 def keyid(public: str) -> str:
     """How envelopes, heads and messages name a key: 16 digits of its sha256."""
-    return sha256(_any(public))[:16]
+    return sha256(_parse_any(public))[:16]
 
 
 def fingerprint(public: str) -> str:
     """What people compare of a key: digits of its sha256 in groups of four.
 
-    It shows that a key was replaced on its way. It does not protect who compares fewer digits, or
-    takes them from where the key itself came from.
+    It shows that a key was replaced in transit. Comparing fewer digits, or digits from the same
+    source as the key, protects nobody.
     """
-    digits = sha256(_any(public))[:_FINGERPRINT_DIGITS]
+    digits = sha256(_parse_any(public))[:_FINGERPRINT_DIGITS]
     return " ".join(digits[at : at + 4] for at in range(0, _FINGERPRINT_DIGITS, 4))

@@ -1,25 +1,24 @@
 """Sealed objects: encrypted to one reader's X25519 key, and checked chunk by chunk when opened.
 
-A sealed object is a head (what it is, the reader's key, a public key made for it alone) and chunks
+A sealed object is a head (magic bytes, the reader's key ID, an ephemeral public key) and chunks
 under ChaCha20-Poly1305. The object's own name is part of its key, and each chunk's number and
-whether it is the last are part of its nonce: nothing can be moved, cut off or exchanged unseen.
+whether it is the last are part of its nonce: moving, truncating or replacing parts is detected.
 
-Limits: who has the reader's private key opens all that was ever sealed to it. It is not signed:
-whoever may write the object can seal other bytes, which the manifest's digest then tells. Its
-length is that of what is in it.
+Limits: anyone with the reader's private key can open everything that was ever sealed to it. Objects
+are not signed: anyone who can write one can seal other bytes, which the manifest's digest detects.
+Their length shows the length of what is in them.
 """
 
 import io
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hansa.core.errors import InputError, KeyMissing, Unopened
-from hansa.crypto.public_keys import KEY_BYTES, keyid, raw, spell
+from hansa.core.errors import InputError, KeyMissing, UnsealError
+from hansa.crypto.private_keys import PrivateKey, load_pem
+from hansa.crypto.public_keys import KEY_BYTES, keyid, parse_public_key
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 ENV_SEALING_KEY = "HANSA_SEALING_KEY"
@@ -33,32 +32,17 @@ HEAD = len(MAGIC) + _KEYID + KEY_BYTES
 STEP = CHUNK + _TAG
 """Bytes of a sealed chunk; the last one is shorter."""
 MOST_KEYS = 8
-"""Private keys in one file at most: a new one, and those that still open what is on its way."""
+"""Private keys in one file at most: a new one, and retired ones for objects sealed before."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class OpeningKey:
-    """A reader's private key; it never shows in a log or a traceback."""
+class OpeningKey(PrivateKey):
+    """A reader's private key; writers seal to its public half."""
 
-    private: "X25519PrivateKey" = field(repr=False)
-    """The key itself."""
-
-    @property
-    def public(self) -> str:
-        """What writers seal to."""
-        return spell("x25519", self.private.public_key().public_bytes_raw())
-
-    def pem(self) -> bytes:
-        """PKCS8 PEM, without a password: the file's mode or the Secret protects it."""
-        from cryptography.hazmat.primitives import serialization as form
-
-        return self.private.private_bytes(
-            form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption()
-        )
+    algorithm = "x25519"
 
 
-def new_key() -> OpeningKey:
-    """A key that nobody has yet, drawn from the machine's own randomness."""
+def generate_opening_key() -> OpeningKey:
+    """A new key, from the operating system's random numbers."""
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
     return OpeningKey(private=X25519PrivateKey.generate())
@@ -66,9 +50,11 @@ def new_key() -> OpeningKey:
 
 def read_keys(pem: bytes, where: str) -> list[OpeningKey]:
     """The private keys of a PEM file, one after another; `where` is what its error names."""
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
     blocks = re.findall(rb"-----BEGIN [^-]+-----.*?-----END [^-]+-----", pem, re.DOTALL)
-    keys = [_read(block) for block in blocks[: MOST_KEYS + 1]]
-    own = [key for key in keys if key]
+    keys = [load_pem(block) for block in blocks[: MOST_KEYS + 1]]
+    own = [OpeningKey(private=key) for key in keys if isinstance(key, X25519PrivateKey)]
     if not own or len(own) < len(keys) or len(keys) > MOST_KEYS:
         raise InputError(
             f"{where}: got no private keys that can open, expected 1 to {MOST_KEYS} X25519 keys "
@@ -76,18 +62,6 @@ def read_keys(pem: bytes, where: str) -> list[OpeningKey]:
             hint="`hansa keys new FILE --sealing` makes one",
         )
     return own
-
-
-def _read(block: bytes) -> OpeningKey | None:
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
-    try:
-        key = load_pem_private_key(block, password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        return None
-    return OpeningKey(private=key) if isinstance(key, X25519PrivateKey) else None
 
 
 def sealed_size(size: int) -> int:
@@ -101,7 +75,7 @@ def plain_size(size: int) -> int:
     chunks = max(1, -(-inside // STEP))
     plain = inside - _TAG * chunks
     if plain < 0 or sealed_size(plain) != size:
-        raise Unopened(f"got {size} bytes, which no sealed object has")
+        raise UnsealError(f"got {size} bytes, which no sealed object has")
     return plain
 
 
@@ -111,7 +85,7 @@ def is_sealed(head: bytes) -> bool:
 
 
 def seal(public: str, name: str, data: bytes) -> bytes:
-    """The sealed object of that name; other bytes each time, for its key is made for it alone."""
+    """The sealed object of that name; each call gives other bytes, since the key is ephemeral."""
     return b"".join(seal_pieces(public, name, len(data), io.BytesIO(data).read))
 
 
@@ -119,21 +93,21 @@ def seal_pieces(public: str, name: str, size: int, read: Callable[[int], bytes])
     """The same, piece by piece; `read` gives the next bytes of what goes into it."""
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
-    reader, own = raw("x25519", public), X25519PrivateKey.generate()
+    reader, own = parse_public_key("x25519", public), X25519PrivateKey.generate()
     ephemeral = own.public_key().public_bytes_raw()
     try:
         shared = own.exchange(X25519PublicKey.from_public_bytes(reader))
     except ValueError:  # a point with which every secret is the same
         raise InputError(f"public key: got {public}, which seals nothing") from None
-    cipher = _cipher(shared, ephemeral, reader, name)
+    cipher = _derive_cipher(shared, ephemeral, reader, name)
     yield MAGIC + bytes.fromhex(keyid(public)) + ephemeral
     last = max(0, (size - 1) // CHUNK)
     for number in range(last + 1):
         yield cipher.encrypt(_nonce(number, is_last=number == last), read(CHUNK), None)
 
 
-class Opening:
-    """One sealed object as it comes; what it gives out was checked, chunk by chunk."""
+class Unsealer:
+    """Opens one sealed object as its bytes arrive; each chunk is checked before it is yielded."""
 
     def __init__(self, keys: Sequence[OpeningKey], name: str, size: int) -> None:
         """`size` is that of the sealed object: it tells which chunk is the last."""
@@ -145,11 +119,11 @@ class Opening:
         self._rest = bytearray()
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
-        """What is in the next bytes of it; Unopened where they are not as they were sealed."""
+        """The plain bytes of the next sealed ones; Unopened where they were changed."""
         self._rest += piece
         self._left -= len(piece)
         if self._chunks is None and len(self._rest) >= HEAD:
-            size = self._left + len(self._rest)  # nothing was taken out yet
+            size = self._left + len(self._rest)  # nothing was removed from _rest yet
             self._chunks = _Chunks(self._keys, self._name, bytes(self._rest[:HEAD]), size)
             del self._rest[:HEAD]
         while self._chunks and (len(self._rest) >= STEP or (self._rest and self._left <= 0)):
@@ -163,7 +137,7 @@ class _Chunks:
 
     def __init__(self, keys: Sequence[OpeningKey], name: str, head: bytes, size: int) -> None:
         self._name = name
-        self._cipher = _cipher_of(head, keys, name)
+        self._cipher = _agree_on_cipher(head, keys, name)
         self._last = -(-plain_size(size) // CHUNK) - 1 if plain_size(size) else 0
 
     def opened(self, number: int, sealed: bytes) -> bytes:
@@ -172,24 +146,24 @@ class _Chunks:
         try:
             return self._cipher.decrypt(_nonce(number, is_last=number == self._last), sealed, None)
         except (InvalidTag, ValueError):
-            raise Unopened(f"{self._name}: chunk {number} is not as it was sealed") from None
+            raise UnsealError(f"{self._name}: chunk {number} is not as it was sealed") from None
 
 
-def opened(keys: Sequence[OpeningKey], name: str, data: bytes) -> bytes:
+def unseal(keys: Sequence[OpeningKey], name: str, data: bytes) -> bytes:
     """What is in a sealed object."""
     if len(data) < HEAD:
-        raise Unopened(f"{name}: it is not sealed")
-    return b"".join(Opening(keys, name, len(data)).feed(data))
+        raise UnsealError(f"{name}: it is not sealed")
+    return b"".join(Unsealer(keys, name, len(data)).feed(data))
 
 
-def open_range(
+def unseal_range(
     keys: Sequence[OpeningKey],
     name: str,
     wanted: range,
     size: int,
     read: Callable[[int, int], bytes],
 ) -> bytes:
-    """Some bytes of what is in a sealed object, of which only the chunks around them are read."""
+    """A range of what is in a sealed object; only the chunks around it are read."""
     inside = range(plain_size(size))[wanted.start : wanted.stop]
     if not inside:
         return b""
@@ -206,11 +180,11 @@ def open_range(
     return b"".join(plain)[begin : begin + len(inside)]
 
 
-def _cipher_of(head: bytes, keys: Sequence[OpeningKey], name: str) -> "ChaCha20Poly1305":
+def _agree_on_cipher(head: bytes, keys: Sequence[OpeningKey], name: str) -> "ChaCha20Poly1305":
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 
     if not is_sealed(head):
-        raise Unopened(f"{name}: it is not sealed")
+        raise UnsealError(f"{name}: it is not sealed")
     named, ephemeral = head[len(MAGIC) : -KEY_BYTES].hex(), head[-KEY_BYTES:]
     key = next((key for key in keys if keyid(key.public) == named), None)
     if key is None:
@@ -218,11 +192,11 @@ def _cipher_of(head: bytes, keys: Sequence[OpeningKey], name: str) -> "ChaCha20P
     try:
         shared = key.private.exchange(X25519PublicKey.from_public_bytes(ephemeral))
     except ValueError:
-        raise Unopened(f"{name}: its head names no public key") from None
-    return _cipher(shared, ephemeral, raw("x25519", key.public), name)
+        raise UnsealError(f"{name}: its head names no public key") from None
+    return _derive_cipher(shared, ephemeral, parse_public_key("x25519", key.public), name)
 
 
-def _cipher(shared: bytes, ephemeral: bytes, reader: bytes, name: str) -> "ChaCha20Poly1305":
+def _derive_cipher(shared: bytes, ephemeral: bytes, reader: bytes, name: str) -> "ChaCha20Poly1305":
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF

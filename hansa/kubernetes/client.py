@@ -36,7 +36,7 @@ BUSY = frozenset({429, 503, 504})
 
 
 class ApiError(HansaError):
-    """The apiserver refused, or did not answer: the fields are those of its Status object."""
+    """The apiserver refused or did not answer; the fields are those of its Status object."""
 
     def __init__(self, status: int, reason: str, message: str, details: Data | None = None) -> None:
         super().__init__(message)
@@ -124,7 +124,7 @@ class Kube:
         ):
             event: Data = json.loads(line)
             if event.get("type") == "ERROR":
-                raise _refusal(int(event["object"].get("code") or 500), event["object"])
+                raise _build_error(int(event["object"].get("code") or 500), event["object"])
             yield event
 
     def lines(
@@ -134,7 +134,7 @@ class Kube:
         response = self._send("GET", path, params, silence_seconds)
         rest = b""
         try:
-            with _lost_connections(self.server):
+            with _raise_lost_connections(self.server):
                 for chunk in response.stream(65_536):
                     *whole, rest = (rest + chunk).split(b"\n")
                     yield from whole
@@ -148,8 +148,8 @@ class Kube:
     def _json(self, method: str, path: str, params: Data, *body: Any) -> Data:
         response = self._send(method, path, params, self._timeout, *body)
         try:
-            with _lost_connections(self.server):
-                return _parsed(response.data)
+            with _raise_lost_connections(self.server):
+                return _parse_answer(response.data)
         finally:
             response.release_conn()
 
@@ -166,7 +166,7 @@ class Kube:
         raise AssertionError("unreachable")
 
     def _try(self, *request: Any) -> BaseHTTPResponse:
-        with _lost_connections(self.server):
+        with _raise_lost_connections(self.server):
             response = self._call(*request)
             if response.status == 401:  # a token was rotated, or a login renewed: read it again
                 response.drain_conn()
@@ -174,8 +174,8 @@ class Kube:
                 response = self._call(*request)
             if response.status < 400:
                 return response
-            answer = _parsed(response.data, strict=False)
-        raise _refusal(response.status, answer, response.headers)
+            answer = _parse_answer(response.data, strict=False)
+        raise _build_error(response.status, answer, response.headers)
 
     def _call(
         self,
@@ -200,7 +200,7 @@ class Kube:
         try:
             answer = api.call_api(method, url, headers, body, _request_timeout=timeout)
         except ApiException as error:  # what the library makes of an SSLError
-            why = _plain(str(error.reason))
+            why = _simplify(str(error.reason))
             raise ApiError(0, "Untrusted", f"{self.server}: {why}") from error
         return cast(BaseHTTPResponse, answer.response)
 
@@ -217,12 +217,12 @@ def connect(
     return Kube(find, timeout_seconds=timeout_seconds)
 
 
-def _parsed(data: bytes, *, strict: bool = True) -> Data:
+def _parse_answer(data: bytes, *, strict: bool = True) -> Data:
     try:
         answer = json.loads(data)
     except ValueError:
         if strict:
-            raise ApiError(0, "NotJson", "the apiserver sent something else than JSON") from None
+            raise ApiError(0, "NotJson", "the apiserver did not answer with JSON") from None
         answer = {"message": data[:500].decode(errors="replace").strip()}
     return answer if isinstance(answer, dict) else {"message": str(answer)}
 
@@ -234,7 +234,7 @@ def _may_repeat(method: str, error: ApiError) -> bool:
     return method == "GET" and (error.reason == "ConnectionLost" or error.status in BUSY)
 
 
-def _refusal(status: int, answer: Data, headers: Mapping[str, str] | None = None) -> ApiError:
+def _build_error(status: int, answer: Data, headers: Mapping[str, str] | None = None) -> ApiError:
     details = dict(answer.get("details") or {})
     after = (headers or {}).get("Retry-After", "")
     if after.isdecimal():
@@ -245,18 +245,18 @@ def _refusal(status: int, answer: Data, headers: Mapping[str, str] | None = None
 
 
 @contextmanager
-def _lost_connections(server: str) -> Iterator[None]:
-    """What went wrong on the way as an ApiError: nothing was sent, or the answer was lost."""
+def _raise_lost_connections(server: str) -> Iterator[None]:
+    """Raise network errors as ApiErrors: nothing was sent, or the answer was lost."""
     try:
         yield
     except HTTPError as error:
-        why = _plain(str(error)) or type(error).__name__
+        why = _simplify(str(error)) or type(error).__name__
         lost = not isinstance(error, ConnectTimeoutError | ProxyError)
         reason = "ConnectionLost" if lost else "NotConnected"
         raise ApiError(0, reason, f"{server}: {why}") from error
 
 
-def _plain(text: str) -> str:
+def _simplify(text: str) -> str:
     """The last part of a nested message, without the numbers of system and OpenSSL."""
     last = text.rpartition(": ")[2].strip("'\"")
     last = re.sub(r"\[[^\]]*\] ?| ?\(_ssl\.c:\d+\)", "", last)

@@ -1,4 +1,4 @@
-"""What the apiserver refused, as a sentence for a person: who may not do what, and what to try."""
+"""Errors of the apiserver as sentences: who may not do what, and what to try."""
 
 import difflib
 import re
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from hansa.api import constants
 from hansa.core.errors import HansaError, InputError
 from hansa.core.exits import Exit
-from hansa.kubernetes.client import ApiError, Data, Kube
+from hansa.kubernetes.client import ApiError, Kube
 
 INSTALL = "helm install hansa charts/hansa --namespace hansa-system --create-namespace"
 _FORBIDDEN = re.compile(
@@ -34,43 +34,51 @@ def explain(
 ) -> HansaError:
     """The sentence for an answer of the apiserver; `near` finds names to offer instead."""
     if error.status == 0:
-        return _unreachable(error, kube)
+        return _explain_unreachable(error, kube)
     if error.status == 404:
-        return _not_found(error, near, namespace)
-    handler = {401: _unknown_user, 403: _forbidden, 409: _conflict, 422: _invalid}.get(error.status)
+        return _explain_not_found(error, near, namespace)
+    handler = {
+        401: _explain_unknown_user,
+        403: _explain_forbidden,
+        409: _explain_conflict,
+        422: _explain_invalid,
+    }.get(error.status)
     if handler:
         return handler(error, kube)
     if error.status == 400:
         return InputError(f"the apiserver refused it: {error.message}")
-    hint = "it may pass: try again in a while"
+    hint = "it may be temporary: try again in a while"
     return ClusterError(f"the apiserver answered {error.status}: {error.message}", hint)
 
 
-def _where(kube: Kube) -> str:
+def _describe_context(kube: Kube) -> str:
     return f"context {kube.context}" if kube.context else "the Pod's own account"
 
 
-def _unreachable(error: ApiError, kube: Kube) -> HansaError:
+def _explain_unreachable(error: ApiError, kube: Kube) -> HansaError:
     why = error.message.removeprefix(f"{kube.server}: ")
     if error.reason == "Untrusted":
         return ClusterError(
             f"{kube.server}: its certificate is not trusted ({why})",
-            hint=f"the cluster of {_where(kube)} needs its certificate-authority in the kubeconfig",
+            hint=f"the cluster of {_describe_context(kube)} needs its certificate-authority in the "
+            "kubeconfig",
         )
     return ClusterError(
         f"{kube.server}: the cluster does not answer ({why})",
-        hint=f"that is the address of {_where(kube)}; `kubectl cluster-info` should answer too",
+        hint=f"that is the address of {_describe_context(kube)}; `kubectl cluster-info` should "
+        "answer too",
     )
 
 
-def _unknown_user(error: ApiError, kube: Kube) -> HansaError:
+def _explain_unknown_user(error: ApiError, kube: Kube) -> HansaError:
     return ClusterError(
         f"{kube.server}: the cluster does not know these credentials ({error.message})",
-        hint=f"they are those of {_where(kube)}; log in again the way your cluster asks for",
+        hint=f"they are those of {_describe_context(kube)}; log in again the way your cluster "
+        "asks for",
     )
 
 
-def _forbidden(error: ApiError, kube: Kube) -> HansaError:
+def _explain_forbidden(error: ApiError, kube: Kube) -> HansaError:
     match, place = _FORBIDDEN.search(error.message), _NAMESPACE.search(error.message)
     if not match:  # a quota or an admission policy speaks for itself
         return ClusterError(f"the apiserver refused it: {error.message}")
@@ -84,7 +92,9 @@ def _forbidden(error: ApiError, kube: Kube) -> HansaError:
     )
 
 
-def _not_found(error: ApiError, near: Callable[[], Iterable[str]], namespace: str) -> HansaError:
+def _explain_not_found(
+    error: ApiError, near: Callable[[], Iterable[str]], namespace: str
+) -> HansaError:
     details = error.details
     if not details.get("name"):
         return InputError(
@@ -99,19 +109,19 @@ def _not_found(error: ApiError, near: Callable[[], Iterable[str]], namespace: st
     }
     kind = words.get(str(details.get("kind")), details.get("kind"))
     where = f" in namespace {namespace}" if namespace else ""
-    hint = offer(details["name"], near())
+    hint = suggest_names(details["name"], near())
     return Absent(f"{kind} {details['name']}: there is none{where}", hint=hint)
 
 
-def offer(name: str, known: Iterable[str]) -> str:
+def suggest_names(name: str, known: Iterable[str]) -> str:
     """A hint with the names that are most like the wrong one."""
     names = list(known)
     close = difflib.get_close_matches(name.partition("/")[0], names, n=3) or names[:5]
     return f"there is: {', '.join(close)}" if close else "`hansa status -A` shows all there are"
 
 
-def _conflict(error: ApiError, kube: Kube) -> HansaError:
-    fields = conflicts(error)
+def _explain_conflict(error: ApiError, kube: Kube) -> HansaError:
+    fields = list_conflicts(error)
     if not fields:
         return ClusterError(
             f"somebody else changed it at the same time ({error.message})", hint="run it again"
@@ -123,25 +133,18 @@ def _conflict(error: ApiError, kube: Kube) -> HansaError:
     )
 
 
-def conflicts(error: ApiError) -> list[tuple[str, str]]:
+def list_conflicts(error: ApiError) -> list[tuple[str, str]]:
     """Fields of a server-side apply that another manager has set, as (path, manager)."""
-    return [
-        (_path(cause), _manager(cause))
-        for cause in error.details.get("causes") or ()
-        if cause.get("reason") == "FieldManagerConflict"
-    ]
+    fields = []
+    for cause in error.details.get("causes") or ():
+        if cause.get("reason") == "FieldManagerConflict":
+            match = re.search(r'conflict with "([^"]*)"', str(cause.get("message") or ""))
+            path = str(cause.get("field") or "").lstrip(".")
+            fields.append((path, match[1] if match else "another tool"))
+    return fields
 
 
-def _path(cause: Data) -> str:
-    return str(cause.get("field") or "").lstrip(".")
-
-
-def _manager(cause: Data) -> str:
-    match = re.search(r'conflict with "([^"]*)"', str(cause.get("message") or ""))
-    return match[1] if match else "another tool"
-
-
-def _invalid(error: ApiError, kube: Kube) -> HansaError:
+def _explain_invalid(error: ApiError, kube: Kube) -> HansaError:
     """The field that does not fit first, the paths of the others as a hint."""
     causes = [
         (str(cause.get("field")), str(cause.get("message")))

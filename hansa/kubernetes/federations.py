@@ -18,8 +18,8 @@ SHOWN_PODS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
-    """All that one screen is made of, read at about the same time."""
+class FederationView:
+    """Everything that one screen shows, read at about the same time."""
 
     federation: Data
     """The object."""
@@ -51,9 +51,8 @@ class Federations:
 
     def all(self) -> list[Data]:
         """All of them."""
-        with self._explained():
-            items: list[Data] = self.kube.list(self.path(self.namespace))["items"]
-        return items
+        with self._explain_errors():
+            return self._list(self.path(self.namespace))
 
     def some(self) -> list[Data]:
         """All of them, or none where the cluster does not know the kind or we may not look."""
@@ -64,7 +63,7 @@ class Federations:
 
     def get(self, name: str) -> Data:
         """One of them; near names are offered where there is none."""
-        with self._explained(name):
+        with self._explain_errors(name):
             return self.kube.get(self.path(self.namespace, name))
 
     def apply(self, document: Mapping[str, Any], *, dry_run: bool, force: bool) -> Data:
@@ -86,47 +85,45 @@ class Federations:
 
     def change(self, name: str, body: Data) -> Data:
         """A merge patch whose refusal is a sentence."""
-        with self._explained(name):
+        with self._explain_errors(name):
             return self.patch(name, body)
 
     def delete(self, name: str) -> None:
         """Delete one of them; its Jobs and Pods follow by their owner."""
-        with self._explained(name):
+        with self._explain_errors(name):
             path = self.path(self.namespace, name)
             self.kube.delete(path, {"propagationPolicy": "Background"})
 
     def children(self, name: str, owners: set[str]) -> list[Data]:
         """Jobs and Pods with its label that belong to these objects, by uid."""
         chosen = {"labelSelector": f"{self.label}={name}"}
-        with self._explained(name):
-            items = [
-                *self.kube.list(paths.jobs(self.namespace), **chosen)["items"],
-                *self.kube.list(paths.pods(self.namespace), **chosen)["items"],
-            ]
-        return [item for item in items if owners & _owners(item)]
+        with self._explain_errors(name):
+            jobs = self._list(paths.jobs(self.namespace), **chosen)
+            pods = self._list(paths.pods(self.namespace), **chosen)
+        return [item for item in (*jobs, *pods) if owners & _list_owners(item)]
 
     def pods(self, name: str, labels: dict[str, str], *, cached: bool = False) -> list[Data]:
         """Pods of its Jobs; `cached` spares the apiserver where a second does not matter."""
         chosen = {self.label: name, **labels}
         selector = ",".join(f"{label}={value}" for label, value in chosen.items())
         extra = {"resourceVersion": "0"} if cached else {}
-        with self._explained(name):
-            listed = self.kube.list(paths.pods(self.namespace), labelSelector=selector, **extra)
-        items: list[Data] = listed["items"]
-        return items
+        with self._explain_errors(name):
+            return self._list(paths.pods(self.namespace), labelSelector=selector, **extra)
 
-    def look(self, name: str) -> Look:
+    def look(self, name: str) -> FederationView:
         """The object with its Jobs, Pods and Events; who may read only the object sees that."""
         federation, notes = self.get(name), list[str]()
         chosen = {"labelSelector": f"{self.label}={name}"}
-        jobs = self._optional(notes, paths.jobs(self.namespace), **chosen)
-        pods = self._optional(notes, paths.pods(self.namespace), **chosen)
+        jobs = self._list_optional(notes, paths.jobs(self.namespace), **chosen)
+        pods = self._list_optional(notes, paths.pods(self.namespace), **chosen)
         events = []
-        for thing in (federation, *_standing(pods)[:SHOWN_PODS]):
+        for thing in (federation, *_list_pending(pods)[:SHOWN_PODS]):
             about = {"fieldSelector": f"involvedObject.uid={thing['metadata'].get('uid')}"}
-            events += self._optional(notes, paths.events(self.namespace), **about)
+            events += self._list_optional(notes, paths.events(self.namespace), **about)
         notes = list(dict.fromkeys(notes))
-        return Look(federation=federation, jobs=jobs, pods=pods, events=events, notes=notes)
+        return FederationView(
+            federation=federation, jobs=jobs, pods=pods, events=events, notes=notes
+        )
 
     def call(self, name: str) -> str:
         """The name as a hint repeats it: with the namespace where that is not the usual one."""
@@ -141,26 +138,29 @@ class Federations:
     def _names(self, name: str) -> Iterator[str]:
         """Names in this namespace, then the same name in others, as far as we may look."""
         try:
-            for item in self.kube.list(self.path(self.namespace))["items"]:
+            for item in self._list(self.path(self.namespace)):
                 yield item["metadata"]["name"]
-            for item in self.kube.list(self.path())["items"]:
+            for item in self._list(self.path()):
                 if item["metadata"]["name"] == name:
                     yield f"{name} in namespace {item['metadata']['namespace']}"
         except ApiError:
             return
 
-    def _optional(self, notes: list[str], path: str, **params: Any) -> list[Data]:
+    def _list(self, path: str, **params: Any) -> list[Data]:
+        items: list[Data] = self.kube.list(path, **params)["items"]
+        return items
+
+    def _list_optional(self, notes: list[str], path: str, **params: Any) -> list[Data]:
         try:
-            items: list[Data] = self.kube.list(path, **params)["items"]
+            return self._list(path, **params)
         except ApiError as error:
             if error.status != 403:
                 raise self.explain(error) from error
             notes.append(self.explain(error).message)
             return []
-        return items
 
     @contextmanager
-    def _explained(self, name: str = "") -> Iterator[None]:
+    def _explain_errors(self, name: str = "") -> Iterator[None]:
         try:
             yield
         except ApiError as error:
@@ -176,12 +176,12 @@ class FederationMembers(Federations):
     option = "--member "
 
 
-def _standing(pods: list[Data]) -> list[Data]:
+def _list_pending(pods: list[Data]) -> list[Data]:
     """Pods that have not started; their own events say why."""
     return [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Pending"]
 
 
-def _owners(item: Data) -> set[str]:
+def _list_owners(item: Data) -> set[str]:
     return {str(o.get("uid")) for o in item["metadata"].get("ownerReferences") or ()}
 
 

@@ -43,7 +43,7 @@ def find_cluster(
         import kubernetes.config  # noqa: F401
     except ImportError as error:
         raise InputError(
-            f"cannot speak to a cluster ({error})", hint="pip install 'hansa[cluster]'"
+            f"cannot connect to a cluster ({error})", hint="pip install 'hansa[cluster]'"
         ) from error
     named = kubeconfig or os.environ.get("KUBECONFIG")
     files = (named or "~/.kube/config").split(os.pathsep)
@@ -51,7 +51,7 @@ def find_cluster(
         return _read_kubeconfig(os.pathsep.join(files), context, pool_size)
     if named:
         source = "--kubeconfig" if kubeconfig else "$KUBECONFIG"
-        raise InputError(f"{source}: got {named}, which is no file")
+        raise InputError(f"{source}: got {named}, which is not a file")
     if context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
         return _read_own_account(pool_size)
     raise InputError(
@@ -66,9 +66,9 @@ def _read_own_account(pool_size: int) -> Cluster:
     from kubernetes.config import load_incluster_config
 
     configuration = Configuration()
-    with _explained("the Pod's own account"):
+    with _explain_errors("the Pod's own account"):
         load_incluster_config(client_configuration=configuration)
-        _except_from_proxy(configuration)
+        _bypass_proxy(configuration)
         return Cluster(make_api(configuration, pool_size), OWN_NAMESPACE.read_text().strip())
 
 
@@ -77,7 +77,7 @@ def _read_kubeconfig(paths: str, context: str | None, pool_size: int) -> Cluster
     from kubernetes.config.kube_config import KubeConfigLoader, KubeConfigMerger
 
     configuration = Configuration()
-    with _explained(f"kubeconfig: {paths}"), _logged_errors() as errors:
+    with _explain_errors(f"kubeconfig: {paths}"), _capture_errors() as errors:
         merged = KubeConfigMerger(paths)
         # Of several files the first decides, as in kubectl; the merger takes the last.
         current = (file.get("current-context") for file in merged.config_files.values())
@@ -87,11 +87,11 @@ def _read_kubeconfig(paths: str, context: str | None, pool_size: int) -> Cluster
         loader = KubeConfigLoader(merged.config, active_context=name, config_base_path=None)
         loader.load_and_set(configuration)
         chosen = loader.current_context["context"]
-        user = _entry(merged, "user", chosen.get("user"))
+        user = _find_entry(merged, "user", chosen.get("user"))
         _require_credentials(user, configuration, errors)
         # kubectl takes the cluster's own proxy for every address.
-        if not _entry(merged, "cluster", chosen["cluster"]).get("proxy-url"):
-            _except_from_proxy(configuration)
+        if not _find_entry(merged, "cluster", chosen["cluster"]).get("proxy-url"):
+            _bypass_proxy(configuration)
         api = make_api(configuration, pool_size)
     if user.get("as"):  # the loader would act with all rights of the user instead
         api.set_default_header("Impersonate-User", str(user["as"]))
@@ -99,7 +99,7 @@ def _read_kubeconfig(paths: str, context: str | None, pool_size: int) -> Cluster
 
 
 def make_api(configuration: "Configuration", pool_size: int = 4) -> "ApiClient":
-    """A client that repeats nothing by itself and notices dead connections."""
+    """A client that does not retry on its own and notices dead connections."""
     import urllib3
     from kubernetes.client import ApiClient
 
@@ -132,14 +132,14 @@ def _make_tls(configuration: "Configuration") -> ssl.SSLContext:
     return context
 
 
-def _except_from_proxy(configuration: "Configuration") -> None:
+def _bypass_proxy(configuration: "Configuration") -> None:
     configuration.no_proxy = f"{configuration.no_proxy or ''},{LOOPBACK}"
 
 
 # -- entries of the kubeconfig --------------------------------------------------------------------
 
 
-def _entry(merged: "KubeConfigMerger", kind: str, name: str | None) -> dict[str, Any]:
+def _find_entry(merged: "KubeConfigMerger", kind: str, name: str | None) -> dict[str, Any]:
     """One cluster or user; nothing where the context names none."""
     entry = merged.config[f"{kind}s"].get_with_name(name, safe=True)
     return dict(entry[kind].value) if entry else {}
@@ -148,11 +148,11 @@ def _entry(merged: "KubeConfigMerger", kind: str, name: str | None) -> dict[str,
 def _require_credentials(
     user: dict[str, Any], configuration: "Configuration", errors: list[str]
 ) -> None:
-    """Refuse to go on as nobody after a credential plugin failed, which the loader only logs."""
+    """Refuse to continue without credentials after a plugin failed, which the loader only logs."""
     plugin = user.get("exec")
     if not plugin or configuration.api_key or configuration.cert_file:
         return
-    # In a terminal the plugin has said itself what is wrong, and the loader stumbles over that.
+    # In a terminal the plugin has printed its error already, and the loader fails on that.
     why = [text for text in errors if "NoneType" not in text]
     raise InputError(
         f"kubeconfig: {plugin.get('command')}: got no credentials from it"
@@ -162,7 +162,7 @@ def _require_credentials(
 
 
 @contextmanager
-def _logged_errors() -> Iterator[list[str]]:
+def _capture_errors() -> Iterator[list[str]]:
     """Messages that are logged meanwhile, kept here instead."""
     messages: list[str] = []
 
@@ -178,7 +178,7 @@ def _logged_errors() -> Iterator[list[str]]:
 
 
 @contextmanager
-def _explained(where: str) -> Iterator[None]:
+def _explain_errors(where: str) -> Iterator[None]:
     """Any failure as a sentence: the loader raises whatever a wrong document leads to."""
     try:
         yield

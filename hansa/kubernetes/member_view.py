@@ -1,6 +1,6 @@
-"""A silo seen as a federation of one environment: its Jobs are made as those of any other are.
+"""A silo as a federation of one environment, from which its Jobs are built like any others.
 
-Where each thing stands differs, so refusals and consents name fields of the silo's own manifest.
+Refusals and consents name the fields of the silo's own manifest.
 """
 
 from dataclasses import replace
@@ -10,13 +10,13 @@ from hansa.api.member_spec import MemberObject
 from hansa.api.spec import Environment, ExchangeStorage, FederationSpec, Participation
 from hansa.api.status import Federation
 from hansa.kubernetes.pod_policy import consent
-from hansa.kubernetes.pod_policy.refusals import of_spec
+from hansa.kubernetes.pod_policy.refusals import MASKING_KEY, SHOWN, check_spec, report_missing
 from hansa.kubernetes.pod_policy.shapes import PodAllowlist, PodViolation
 
 _PLACES = (("spec.environments[0]", "spec"), ("spec.exchange.", "spec."))
 
 
-def as_federation(silo: MemberObject) -> Federation:
+def build_federation(silo: MemberObject) -> Federation:
     """What Jobs are built from: one environment, whose keys are those of the exchange."""
     spec = silo.spec
     own = Environment(
@@ -55,31 +55,34 @@ def as_federation(silo: MemberObject) -> Federation:
     return Federation(metadata=silo.metadata, spec=whole)
 
 
-def own_path(path: str) -> str:
+def translate_path(path: str) -> str:
     """Where a FederationMember has what a Federation has there."""
     for there, here in _PLACES:
         path = path.replace(there, here, 1) if path.startswith(there) else path
     return path
 
 
-def refusals(silo: MemberObject, allowed: PodAllowlist) -> list[PodViolation]:
+def list_violations(silo: MemberObject, allowed: PodAllowlist) -> list[PodViolation]:
     """Everything in a silo that no Job can be made from on a cluster."""
-    refused = of_spec(as_federation(silo).spec, allowed)
-    return [*_missing(silo), *(replace(each, path=own_path(each.path)) for each in refused)]
+    refused = check_spec(build_federation(silo).spec, allowed)
+    return [
+        *_list_missing(silo),
+        *(replace(each, path=translate_path(each.path)) for each in refused),
+    ]
 
 
-def consents(silo: MemberObject) -> list[str]:
+def list_consents(silo: MemberObject) -> list[str]:
     """What the owners of the Secrets that a silo names type; a line for each Secret."""
-    spec, name = as_federation(silo).spec, silo.metadata.name
+    spec, name = build_federation(silo).spec, silo.metadata.name
     wanted: dict[str, list[str]] = {}
     for party, signs in ((silo.spec.federation.environment, False), ("", True)):
-        for secret in consent.secrets(spec, party, signs=signs):
-            wanted.setdefault(secret, []).append(consent.member_key(name, signs=signs))
-    namespace = consent.place(silo.metadata)
-    return [consent.line(namespace, secret, keys) for secret, keys in wanted.items()]
+        for secret in consent.list_secrets(spec, party, signs=signs):
+            wanted.setdefault(secret, []).append(consent.build_member_key(name, signs=signs))
+    namespace = consent.find_namespace(silo.metadata)
+    return [consent.format_command(namespace, secret, keys) for secret, keys in wanted.items()]
 
 
-def _missing(silo: MemberObject) -> list[PodViolation]:
+def _list_missing(silo: MemberObject) -> list[PodViolation]:
     """What `hansa join` has on its own machine, and a cluster does not."""
     needed = (
         (
@@ -90,18 +93,10 @@ def _missing(silo: MemberObject) -> list[PodViolation]:
         (
             "spec.signingSecret",
             silo.spec.signing_secret,
-            "a Secret with the silo's key, as `hansa keys show FILE -o secret` prints it",
+            f"a Secret with the silo's key, {SHOWN}",
         ),
     )
-    refused = [
-        PodViolation(path=path, got="nothing", expected=expected)
-        for path, value, expected in needed
-        if value is None
-    ]
+    refused = [report_missing(path, expected) for path, value, expected in needed if value is None]
     if silo.spec.agreed.settings.aggregation.secure and silo.spec.masking_secret is None:
-        fits = (
-            "a Secret with the silo's masking key, as `hansa keys show FILE --masking -o secret` "
-            "prints it"
-        )
-        refused.append(PodViolation(path="spec.maskingSecret", got="nothing", expected=fits))
+        refused.append(report_missing("spec.maskingSecret", MASKING_KEY))
     return refused

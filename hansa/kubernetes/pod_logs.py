@@ -12,7 +12,7 @@ from hansa.kubernetes import paths
 from hansa.kubernetes.client import ApiError, Data
 from hansa.kubernetes.errors import Absent, ClusterError
 from hansa.kubernetes.federations import Federations
-from hansa.kubernetes.state import has_failed, has_succeeded, status
+from hansa.kubernetes.state import get_status, has_failed, has_succeeded
 
 CONTAINERS = ("client", "server")
 """The container of ours in a Pod; what else is there came from the user's template."""
@@ -45,41 +45,34 @@ class LogSelection:
     def labels(self) -> dict[str, str]:
         """The labels that these Pods have."""
         labels = {} if self.round is None else {constants.LABEL_ROUND: str(self.round)}
-        if self.environment in SERVERS:
-            return {**labels, constants.LABEL_ROLE: self.environment}
-        return (
-            {**labels, constants.LABEL_ENVIRONMENT: self.environment}
-            if self.environment
-            else labels
-        )
+        if self.environment:
+            role, name = constants.LABEL_ROLE, constants.LABEL_ENVIRONMENT
+            labels[role if self.environment in SERVERS else name] = self.environment
+        return labels
 
 
-def in_order(pods: list[Data]) -> list[Data]:
+def sort_pods(pods: list[Data]) -> list[Data]:
     """By round, place in it, environment, attempt and age."""
-    return sorted(pods, key=_place)
+    return sorted(pods, key=_sort_key)
 
 
-def _place(pod: Data) -> tuple[int, int, str, int, str]:
-    labels = _labels(pod)
+def _sort_key(pod: Data) -> tuple[int, int, str, int, str]:
+    labels = pod["metadata"].get("labels") or {}
     role = labels.get(constants.LABEL_ROLE, "")
     return (
-        _number(labels.get(constants.LABEL_ROUND)),
+        _parse_number(labels.get(constants.LABEL_ROUND)),
         ORDER.index(role) if role in ORDER else len(ORDER),
         labels.get(constants.LABEL_ENVIRONMENT, ""),
-        _number(labels.get(constants.LABEL_ATTEMPT)),
+        _parse_number(labels.get(constants.LABEL_ATTEMPT)),
         str(pod["metadata"].get("creationTimestamp")),
     )
 
 
-def _labels(pod: Data) -> dict[str, str]:
-    return dict(pod["metadata"].get("labels") or {})
-
-
-def _number(text: str | None) -> int:
+def _parse_number(text: str | None) -> int:
     return int(text) if text and text.isdecimal() else 0
 
 
-def job_of(pod: Data) -> str:
+def find_job_name(pod: Data) -> str:
     """The Job that owns a Pod."""
     owners = pod["metadata"].get("ownerReferences") or ()
     names = [str(owner["name"]) for owner in owners if owner.get("kind") == "Job"]
@@ -97,18 +90,20 @@ def has_started(pod: Data) -> bool:
 def read(federations: Federations, pod: Data) -> Iterator[LogLine]:
     """The log of one Pod so far."""
     try:
-        for raw in federations.kube.lines(_where(federations, pod), container=_container(pod)):
-            yield LogLine(job_of(pod), raw.decode(errors="replace"))
+        for raw in federations.kube.lines(
+            _build_log_path(federations, pod), container=_choose_container(pod)
+        ):
+            yield LogLine(find_job_name(pod), raw.decode(errors="replace"))
     except ApiError as error:
         if not error.is_not_found and error.status != 400:
             raise federations.explain(error) from error
 
 
-def _where(federations: Federations, pod: Data) -> str:
+def _build_log_path(federations: Federations, pod: Data) -> str:
     return paths.pods(federations.namespace, pod["metadata"]["name"], "log")
 
 
-def _container(pod: Data) -> str:
+def _choose_container(pod: Data) -> str:
     names = [c["name"] for c in (pod.get("spec") or {}).get("containers") or ()]
     return next((name for name in CONTAINERS if name in names), names[0] if names else "")
 
@@ -131,9 +126,9 @@ class Follower:
         while True:
             ended = self._has_ended()
             self._start_readers()
-            yield from self._waiting_lines()
+            yield from self._drain_lines()
             if ended and not any(reader.is_alive() for reader in self.readers.values()):
-                yield from self._waiting_lines(0.0)
+                yield from self._drain_lines(0.0)
                 return
 
     def _has_ended(self) -> bool:
@@ -143,10 +138,8 @@ class Follower:
             return True
         except ClusterError:  # away for a while: the readers try again too
             return False
-        if (
-            self.federations.word == constants.MEMBER_SINGULAR
-        ):  # what failed is tried again by itself
-            return status(federation).get("phase") in ("Left", "Suspended")
+        if self.federations.word == constants.MEMBER_SINGULAR:  # a failed member is retried
+            return get_status(federation).get("phase") in ("Left", "Suspended")
         return has_succeeded(federation) or has_failed(federation)
 
     def _start_readers(self) -> None:
@@ -154,13 +147,13 @@ class Follower:
             pods = self.federations.pods(self.name, self.choice.labels(), cached=True)
         except ClusterError:
             return
-        for pod in in_order(pods):
+        for pod in sort_pods(pods):
             uid = str(pod["metadata"].get("uid"))
             if uid not in self.readers and has_started(pod):
                 self.readers[uid] = threading.Thread(target=self._follow, args=(pod,), daemon=True)
                 self.readers[uid].start()
 
-    def _waiting_lines(self, seconds: float = LOOK_SECONDS) -> Iterator[LogLine]:
+    def _drain_lines(self, seconds: float = LOOK_SECONDS) -> Iterator[LogLine]:
         deadline = time.monotonic() + seconds
         while True:
             try:
@@ -169,15 +162,15 @@ class Follower:
                 return
 
     def _follow(self, pod: Data) -> None:
-        """One Pod's log to its end; a lost connection goes on after the last line that came."""
-        newest, job = "", job_of(pod)
+        """One Pod's log to its end; after a lost connection it continues behind the last line."""
+        newest, job = "", find_job_name(pod)
         while True:
             since = {"sinceTime": f"{newest[:19]}Z"} if newest else {}
             try:
                 for raw in self.federations.kube.lines(
-                    _where(self.federations, pod),
+                    _build_log_path(self.federations, pod),
                     silence_seconds=SILENCE_SECONDS,
-                    container=_container(pod),
+                    container=_choose_container(pod),
                     follow=True,
                     timestamps=True,
                     **since,

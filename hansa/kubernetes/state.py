@@ -8,23 +8,23 @@ from hansa.kubernetes.client import Data
 
 
 class Wait(NamedTuple):
-    """One clock that runs."""
+    """One running timeout."""
 
     until: datetime
-    """When it rings."""
+    """When it runs out."""
     then: str
     """What happens then."""
 
 
-def status(federation: Data) -> Data:
+def get_status(federation: Data) -> Data:
     """Its status; empty while nobody has written one."""
     data: Data = federation.get("status") or {}
     return data
 
 
-def current(federation: Data) -> Data:
+def get_current(federation: Data) -> Data:
     """Its open round; empty when none is open."""
-    data: Data = status(federation).get("current") or {}
+    data: Data = get_status(federation).get("current") or {}
     return data
 
 
@@ -39,64 +39,64 @@ def parse_time(text: Any) -> datetime | None:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def condition(federation: Data, type_: str) -> Data:
+def find_condition(federation: Data, type_: str) -> Data:
     """One condition; empty when it is not there."""
-    conditions = status(federation).get("conditions") or ()
+    conditions = get_status(federation).get("conditions") or ()
     return next((c for c in conditions if c.get("type") == type_), {})
 
 
-def is_seen(federation: Data) -> bool:
+def is_observed(federation: Data) -> bool:
     """Whether the status speaks of the newest spec."""
     generation = int(federation["metadata"].get("generation") or 0)
-    return int(status(federation).get("observedGeneration") or 0) >= generation
+    return int(get_status(federation).get("observedGeneration") or 0) >= generation
 
 
 def has_failed(federation: Data) -> bool:
-    """Whether it waits for a person: a retry that was asked for is not seen yet counts as no."""
-    if not is_seen(federation) or status(federation).get("phase") != "Failed":
+    """Whether it waits for a person; not while a requested retry is still unobserved."""
+    if not is_observed(federation) or get_status(federation).get("phase") != "Failed":
         return False
-    if goes_back(federation):
+    if is_rolling_back(federation):
         return False
-    failed = status(federation).get("failed")
+    failed = get_status(federation).get("failed")
     annotations = federation["metadata"].get("annotations") or {}
     return not failed or annotations.get(ANNOTATION_RETRY, "") == failed.get("retry", "")
 
 
 def has_succeeded(federation: Data) -> bool:
     """Whether all rounds of the newest spec are done."""
-    is_done = is_seen(federation) and status(federation).get("phase") == "Succeeded"
-    return is_done and not goes_back(federation)
+    is_done = is_observed(federation) and get_status(federation).get("phase") == "Succeeded"
+    return is_done and not is_rolling_back(federation)
 
 
-def goes_back(federation: Data) -> bool:
+def is_rolling_back(federation: Data) -> bool:
     """Whether a rollback was asked for that nobody has acted on yet."""
-    if condition(federation, "Accepted").get("status") == "False":
-        return False  # nobody will, before the spec is set right
+    if find_condition(federation, "Accepted").get("status") == "False":
+        return False
     annotations = federation["metadata"].get("annotations") or {}
     asked = annotations.get(ANNOTATION_ROLLBACK, "")
-    return bool(asked) and asked != status(federation).get("rollback", "")
+    return bool(asked) and asked != get_status(federation).get("rollback", "")
 
 
-def closed_round(federation: Data) -> int:
+def find_closed_round(federation: Data) -> int:
     """The newest round that has ended, whichever way."""
-    newest = int(status(federation).get("round") or 0)
-    return newest - 1 if current(federation).get("kind") == "round" else newest
+    newest = int(get_status(federation).get("round") or 0)
+    return newest - 1 if get_current(federation).get("kind") == "round" else newest
 
 
-def why(federation: Data) -> str:
+def describe_progress(federation: Data) -> str:
     """The sentence that says what it does or waits for."""
-    return str(condition(federation, "Progressing").get("message") or "")
+    return str(find_condition(federation, "Progressing").get("message") or "")
 
 
-def minimum(open_: Data) -> int:
+def compute_minimum(open_: Data) -> int:
     """Answers that are enough once the round's time is up."""
     count = len(open_.get("environments") or ())
     return min(int((open_.get("participation") or {}).get("minimumUpdates") or count), count)
 
 
-def round_wait(federation: Data) -> Wait | None:
+def find_round_wait(federation: Data) -> Wait | None:
     """The clock of the open round; none runs before its first client does."""
-    open_ = current(federation)
+    open_ = get_current(federation)
     seconds = (open_.get("participation") or {}).get("roundTimeoutSeconds", 3600)
     frozen = open_.get("members") is not None
     since = parse_time(open_.get("frozenAt" if frozen else "startedAt"))
@@ -107,11 +107,11 @@ def round_wait(federation: Data) -> Wait | None:
     elif open_.get("kind") == "evaluate":
         then = "who has not answered is left out"
     else:
-        then = f"{minimum(open_)} of {len(open_['environments'])} answers are enough"
+        then = f"{compute_minimum(open_)} of {len(open_['environments'])} answers are enough"
     return Wait(since + timedelta(seconds=seconds), then)
 
 
-def environment_wait(open_: Data, environment: Data, created: datetime | None) -> Wait | None:
+def find_environment_wait(open_: Data, environment: Data, created: datetime | None) -> Wait | None:
     """The clock of one environment: its next attempt, or the latest moment for a start."""
     if environment.get("state") == "Retrying":
         again = parse_time(environment.get("notBefore"))

@@ -32,7 +32,7 @@ def follow(
             if silent:
                 newest = federations.get(name)
                 yield newest
-            for change in _changes(federations, newest, deadline):
+            for change in _watch_changes(federations, newest, deadline):
                 silent = 0
                 if change is None:
                     yield None
@@ -48,13 +48,13 @@ def follow(
                 raise federations.explain(error, name) from error
             if silent == 1:  # the first gap is often only a watch that grew too old
                 lost(error.message)
-            time.sleep(min(PAUSES[min(silent, len(PAUSES) - 1)], _left(deadline)))
+            time.sleep(min(PAUSES[min(silent, len(PAUSES) - 1)], _remaining_seconds(deadline)))
             silent += 1
 
 
-def _changes(federations: Federations, start: Data, deadline: float) -> Iterator[Data | None]:
+def _watch_changes(federations: Federations, start: Data, deadline: float) -> Iterator[Data | None]:
     """Changes after `start`, until the apiserver ends the watch or time is up."""
-    seconds = min(WATCH_SECONDS, max(1, round(_left(deadline))))
+    seconds = min(WATCH_SECONDS, max(1, round(_remaining_seconds(deadline))))
     events = federations.kube.watch(
         federations.path(federations.namespace),
         resource_version=start["metadata"]["resourceVersion"],
@@ -69,5 +69,5 @@ def _changes(federations: Federations, start: Data, deadline: float) -> Iterator
             yield event["object"]
 
 
-def _left(deadline: float) -> float:
+def _remaining_seconds(deadline: float) -> float:
     return max(0.0, min(deadline - time.monotonic(), 1e6))

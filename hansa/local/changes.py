@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 from hansa.api.spec import FederationSpec, differences
-from hansa.validation.messages import got
+from hansa.validation.messages import describe_value
 
 _OF_NO_ROUND = {"suspend", "storage", "podTemplate"}
 """Fields of the spec that count at once, or on Kubernetes only."""
@@ -52,5 +52,7 @@ def _settings(spec: FederationSpec) -> dict[str, Any]:
 
 def _change(path: str, old: Any, new: Any) -> Change:
     parts = tuple(path.split("."))
-    before, after = (_NOTHING if value is None else got(value, parts) for value in (old, new))
+    before, after = (
+        _NOTHING if value is None else describe_value(value, parts) for value in (old, new)
+    )
     return Change(f"spec.{path}", before, after)

@@ -12,19 +12,19 @@ from hansa.store.experience import ENV_EXPERIENCE_KEY
 from hansa.store.sealed import read_opening_keys
 
 
-def of_reader(given: dict[str, dict[str, str]]) -> dict[str, str]:
-    """Whose variables take results out of a store: the default's, or the aggregator's."""
+def pick_reader(given: dict[str, dict[str, str]]) -> dict[str, str]:
+    """Variables to read results with: the default's, or the aggregator's."""
     return given.get("default") or given.get("aggregator") or {}
 
 
-def of_exchange(variables: dict[str, str]) -> dict[str, str]:
+def drop_private(variables: dict[str, str]) -> dict[str, str]:
     """Without what opens a private store or an endpoint: that is for the silo's client alone."""
     own = (EXPERIENCE, ENV_API_KEY)
     return {name: value for name, value in variables.items() if not name.startswith(own)}
 
 
-def signer(variables: dict[str, str]) -> Credentials | None:
-    """Who signs with these AWS_* variables; None: whoever the usual AWS chain finds."""
+def read_signer(variables: dict[str, str]) -> Credentials | None:
+    """The keys in these AWS_* variables; None: the usual AWS credential chain."""
     if "AWS_ACCESS_KEY_ID" not in variables or "AWS_SECRET_ACCESS_KEY" not in variables:
         return None
     return Credentials(

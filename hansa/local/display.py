@@ -13,14 +13,14 @@ from rich.text import Text
 
 from hansa.api.jobs import Event, ObservedJob
 from hansa.api.status import EnvironmentStatus, Federation
-from hansa.core.sanitize import visible
+from hansa.core.sanitize import sanitize
 from hansa.local import timeleft
 from hansa.local.executor import LocalExecutor
 
 STYLES = {"Updated": "green", "Running": "cyan", "Failed": "red", "Retrying": "yellow"}
 
 
-def mean(success: dict[str, float]) -> float:
+def compute_mean(success: dict[str, float]) -> float:
     """Mean over environments."""
     return sum(success.values()) / len(success) if success else 0.0
 
@@ -49,7 +49,9 @@ class PlainDisplay:
             if complete and self._shown.get(entry.round) != count:
                 self._shown[entry.round] = count
                 worlds = "  ".join(f"{n} {r:4.0%}" for n, r in sorted(entry.success.items()))
-                self._print(f"adapter {entry.round}: success {mean(entry.success):5.1%}  {worlds}")
+                self._print(
+                    f"adapter {entry.round}: success {compute_mean(entry.success):5.1%}  {worlds}"
+                )
 
     def tell(self, event: Event) -> None:
         """The event as a line."""
@@ -57,10 +59,10 @@ class PlainDisplay:
 
     def _print(self, text: str) -> None:
         seconds = int(time.monotonic() - self._began)
-        line = f"{seconds // 60:02d}:{seconds % 60:02d} {visible(text)}"
+        line = f"{seconds // 60:02d}:{seconds % 60:02d} {sanitize(text)}"
         try:
             print(line, file=sys.stderr, flush=True)
-        except OSError:  # the reader has gone, and hours of work are no reason to follow it
+        except OSError:  # the reader is gone (SIGPIPE), which must not end hours of work
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
@@ -82,14 +84,14 @@ class LiveDisplay:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._fit()
+        self._handle_resize()
         self._live.stop()
 
     def show(
         self, federation: Federation, jobs: list[ObservedJob], executor: LocalExecutor
     ) -> None:
         """Redraw."""
-        self._fit()
+        self._handle_resize()
         progress = {job.environment: executor.progress(job.name) for job in jobs if job.is_active}
         headline = self._headline(federation, self._left(federation, progress))
         self._live.update(Group(headline, _table(federation, progress)), refresh=True)
@@ -97,11 +99,11 @@ class LiveDisplay:
     def tell(self, event: Event) -> None:
         """Warnings stay on the screen; the rest shows in the table."""
         if event.warning:
-            self._fit()
-            self._warnings.append(Text(visible(f"warning: {event.message}"), style="yellow"))
+            self._handle_resize()
+            self._warnings.append(Text(sanitize(f"warning: {event.message}"), style="yellow"))
             self._console.print(self._warnings[-1])
 
-    def _fit(self) -> None:
+    def _handle_resize(self) -> None:
         """Begin anew on a terminal that was resized.
 
         It may have wrapped the old table into more rows, or taken some back from above the screen,
@@ -118,13 +120,13 @@ class LiveDisplay:
     def _left(self, federation: Federation, progress: dict[str, dict[str, Any]]) -> str:
         if federation.status.phase != "Running":
             return ""
-        if unknown := _unknown(federation):
+        if unknown := _describe_last_step(federation):
             return f", {unknown}"
-        done, whole = timeleft.work(federation, progress)
+        done, whole = timeleft.measure_work(federation, progress)
         if self._done_before is None:  # what an earlier command did says nothing about the pace
             self._done_before = done
         seconds = time.monotonic() - self._began
-        left = timeleft.left(seconds, done - self._done_before, whole - done)
+        left = timeleft.estimate_seconds_left(seconds, done - self._done_before, whole - done)
         return ", time left not known yet" if left is None else f", about {_span(left)} left"
 
     def _headline(self, federation: Federation, left: str) -> Text:
@@ -142,7 +144,7 @@ class LiveDisplay:
         )
 
 
-def _unknown(federation: Federation) -> str:
+def _describe_last_step(federation: Federation) -> str:
     """What silos do after the last round, which takes as many rounds as it takes."""
     current = federation.status.current
     if current is None or current.kind == "round":
@@ -179,7 +181,7 @@ def _row(
     return [
         environment.name,
         Text(environment.state, style=STYLES.get(environment.state, "dim")),
-        Text(visible(doing)),
+        Text(sanitize(doing)),
         f"{first:.0%}" if first is not None else "",
         f"{float(environment.success):.0%}" if environment.success else "",
         explored,

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,13 +31,13 @@ from hansa.api.endpoint import ENV_API_KEY
 from hansa.api.jobs import AnyReport, FailureReason, JobRequest, JobState, ObservedJob
 from hansa.api.reports import decode_report
 from hansa.api.secure_aggregation import ENV_MASKING_KEY
-from hansa.api.silo_assignment import SiloWork
+from hansa.api.silo_assignment import SiloClientAssignment
 from hansa.core.exits import SIGNAL_BASE
 from hansa.core.files import replace_file
 from hansa.core.logs import EXPERIENCE
 from hansa.runtime.capacity import Capacity
 from hansa.runtime.lifeline import die_with_parent
-from hansa.runtime.warm_parent import last_words
+from hansa.runtime.warm_parent import read_last_sentence
 
 PROGRAMS = {
     "client": "hansa_client",
@@ -49,7 +49,7 @@ WARMED = ("hansa_client", "hansa_server")
 """Programs that every run needs; the courier's is warmed when the first is asked for."""
 STOP_PATIENCE_SECONDS = 5.0
 NO_SLOT = -1
-"""Of a Job that takes no part of the machine."""
+"""Slot of a Job that only waits, and needs no cores or GPU."""
 _SCRATCH = "tmp"
 """Folder of a Job's temporary files, inside its own: the machine's might be small, and shared."""
 
@@ -87,7 +87,7 @@ class LocalExecutor:
         """`own_credentials`: Jobs see the user's AWS_* variables; else they never do.
 
         Keys of a private store come from `environ` alone: each silo has its own. The user's key of
-        an endpoint reaches silos' clients, and nobody else. `of_courier` and `of_aggregator` are
+        an endpoint reaches silos' clients, and no other Job. `of_courier` and `of_aggregator` are
         what only these get, `of_silos` what only the clients of a silo get in a round.
         """
         self._folder = folder
@@ -109,15 +109,15 @@ class LocalExecutor:
         self._selector = selectors.DefaultSelector()
 
     def __enter__(self) -> "LocalExecutor":
-        self._forget_scratch("*")  # of a runner that was killed
+        self._remove_scratch("*")  # of a runner that was killed
         for module in self._warmed:
-            self._program(module)  # imports go on while the store starts
+            self._program(module)  # imports continue while the store starts
         return self
 
     def __exit__(self, *_: object) -> None:
         for program in self._programs.values():
             program.close()
-        self._forget_scratch("*")
+        self._remove_scratch("*")
 
     def folder(self, name: str) -> Path:
         """Where a Job's log, report and progress are."""
@@ -146,6 +146,13 @@ class LocalExecutor:
         if job and job.state == "running":
             self._program(PROGRAMS[job.request.role]).stop(name)
 
+    def apply(self, delete: Iterable[str], create: Iterable[JobRequest]) -> None:
+        """Do what a plan asks for."""
+        for name in delete:
+            self.delete(name)
+        for request in create:
+            self.create(request)
+
     def progress(self, name: str) -> dict[str, Any]:
         """What a running client last said of its progress; for display only."""
         try:
@@ -159,9 +166,9 @@ class LocalExecutor:
         for key, _ in self._selector.select(max(0.0, seconds)):
             program: _WarmProgram = key.data
             for message in program.read():
-                self._note_end(message)
+                self._record_exit(message)
             if program.is_dead:
-                self._bury(program)
+                self._handle_program_death(program)
         self._fill()
 
     def _observe(self, job: _Job) -> ObservedJob:
@@ -177,11 +184,11 @@ class LocalExecutor:
             started_at=job.started_at,
             exit_code=job.exit_code or None,
             reason=job.reason,
-            message=self._message(job),
+            message=self._explain_failure(job),
             report=None if job.exit_code is None else _read_report(job.folder / "report.json"),
         )
 
-    def _message(self, job: _Job) -> str:
+    def _explain_failure(self, job: _Job) -> str:
         """Why a Job failed: what the executor knows, or the sentence that the Job ended with."""
         if job.state != "failed":
             return ""
@@ -189,9 +196,9 @@ class LocalExecutor:
             return job.message or "its process was killed"
         number = (job.exit_code or 0) - SIGNAL_BASE
         if number in signal.valid_signals():  # 255, for one, is an exit code of its own
-            perhaps = "; out of memory, perhaps" if number == signal.SIGKILL else ""
+            perhaps = "; possibly out of memory" if number == signal.SIGKILL else ""
             return f"its process was killed (signal {number}{perhaps})"
-        return last_words(job.folder / "log.txt")
+        return read_last_sentence(job.folder / "log.txt")
 
     def _fill(self) -> None:
         """Start queued Jobs while there is room, oldest first."""
@@ -208,7 +215,9 @@ class LocalExecutor:
 
     def _start(self, job: _Job, slot: int) -> None:
         request = job.request
-        variable = ENV_ORDER if isinstance(request.assignment, SiloWork) else ENV_ASSIGNMENT
+        variable = (
+            ENV_ORDER if isinstance(request.assignment, SiloClientAssignment) else ENV_ASSIGNMENT
+        )
         environ = {
             **self._variables(request, slot),
             variable: request.assignment.model_dump_json(by_alias=True, exclude_none=True),
@@ -233,32 +242,32 @@ class LocalExecutor:
             own = {**self._of_silos.get(request.environment, {})}
         return {**self._environ(request.environment or "aggregator"), **placed, **own}
 
-    def _note_end(self, message: dict[str, Any]) -> None:
+    def _record_exit(self, message: dict[str, Any]) -> None:
         name = str(message.get("exited", ""))
         job = self._jobs.get(name)
         if name:
-            self._forget_scratch(name)
+            self._remove_scratch(name)
         if job is None or job.state != "running":
             return
         job.exit_code = int(message["code"])
         job.state = "succeeded" if job.exit_code == 0 else "failed"
 
-    def _forget_scratch(self, jobs: str) -> None:
+    def _remove_scratch(self, jobs: str) -> None:
         """Remove temporary files of Jobs that have ended: a process that was killed left them."""
         for left in self._folder.glob(f"{jobs}/{_SCRATCH}"):
             shutil.rmtree(left, ignore_errors=True)
 
-    def _bury(self, program: "_WarmProgram") -> None:
+    def _handle_program_death(self, program: "_WarmProgram") -> None:
         """The warm process died, and its Jobs with it.
 
-        One that was killed is nobody's fault, so none of them counts. One that ended by itself
-        before it was ready lacks a package, for example, and would end so again, for ever.
+        If it was killed, its Jobs count as disrupted and are retried. If it ended by itself before
+        it was ready, a package is missing, for example, and every retry would fail alike.
         """
         self._selector.unregister(program.output)
         program.close()
         del self._programs[program.module]
         reason: FailureReason = "CannotStart" if program.is_broken else "Disrupted"
-        why = f"{program.module} cannot start: {last_words(program.log)}"
+        why = f"{program.module} cannot start: {read_last_sentence(program.log)}"
         for job in self._jobs.values():
             if job.state == "running" and PROGRAMS[job.request.role] == program.module:
                 job.state, job.reason = "failed", reason
@@ -273,7 +282,7 @@ class LocalExecutor:
 
 
 def _read_report(path: Path) -> AnyReport | None:
-    """What a Job that ended has left; nothing when that is lost, garbled or too long."""
+    """The report of a Job that ended; None when it is missing, garbled or too long."""
     try:
         with path.open("rb") as file:
             return decode_report(file.read(REPORT_LIMIT + 1))
@@ -334,7 +343,7 @@ class _WarmProgram:
             except BrokenPipeError:
                 self.is_dead = True
         if not self._is_ready and not self.is_dead:
-            self._process.send_signal(signal.SIGKILL)  # still importing, for nobody any more
+            self._process.send_signal(signal.SIGKILL)  # still importing, and no longer needed
         try:
             self._process.wait(STOP_PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
@@ -352,11 +361,11 @@ class _WarmProgram:
 
 
 def now() -> datetime:
-    """The clock of local runs, in one place."""
+    """The clock of local runs."""
     return datetime.now(UTC)
 
 
-def seconds_until(moment: datetime | None, at_most: float) -> float:
+def compute_wait_seconds(moment: datetime | None, at_most: float) -> float:
     """How long to wait for a moment, within a bound."""
     if moment is None:
         return at_most

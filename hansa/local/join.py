@@ -1,7 +1,7 @@
 """`hansa join`: a silo without Kubernetes: observe, follow, apply, save, until it has left.
 
 The private store is the owner's own, or one in the silo's folder that only this machine reaches.
-Killed at any moment, the same command goes on: orders and answers are in the bucket, each once.
+It may be killed at any moment and run again: orders and answers are in the bucket, each once.
 """
 
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from hansa.api.courier_assignment import ENV_SIGNING_KEY
-from hansa.api.jobs import Event, ObservedJob
+from hansa.api.jobs import ObservedJob
 from hansa.api.member_spec import MemberObject, MemberSpec
 from hansa.api.member_status import FederationMember
 from hansa.api.spec import Storage
@@ -22,8 +22,8 @@ from hansa.core.exits import Exit
 from hansa.core.files import replace_file
 from hansa.core.logs import EXPERIENCE
 from hansa.local import maskingkeys
-from hansa.local.credentials import check_experience_key, is_known, of_exchange
-from hansa.local.executor import LocalExecutor, now, seconds_until
+from hansa.local.credentials import check_experience_key, drop_private, is_known
+from hansa.local.executor import LocalExecutor, compute_wait_seconds, now
 from hansa.local.objectstore import LocalStore
 from hansa.local.rundir import RunDir
 from hansa.members.courier import load_key
@@ -31,7 +31,7 @@ from hansa.plan.member_plan import follow
 from hansa.runtime.capacity import measure
 from hansa.runtime.stop_signals import raise_remembered_stop
 from hansa.store.access_grants import AGGREGATOR
-from hansa.validation.messages import first_misfit
+from hansa.validation.messages import describe_first_misfit
 
 TICK_SECONDS = 0.5
 OBJECT = "member.json"
@@ -61,7 +61,7 @@ def join(wanted: MemberObject, folder: RunDir, joining: Joining, tell: Tell) -> 
     public = load_key(str(joining.key)).public
     if public not in wanted.spec.public_keys:
         raise InputError(f"--key: got the key {public}, expected one of spec.publicKeys")
-    masks = _masks(wanted.spec, joining)
+    masks = _read_masking_key(wanted.spec, joining)
     name, sealed = wanted.spec.federation.environment, wanted.spec.experience_key_secret
     field = "spec.experienceKeySecret" if sealed else ""
     check_experience_key(joining.credentials, name, field)
@@ -80,7 +80,7 @@ def join(wanted: MemberObject, folder: RunDir, joining: Joining, tell: Tell) -> 
             LocalExecutor(
                 folder.jobs,
                 # No courier sees what opens the private store: only the client needs it.
-                lambda name: of_exchange(variables) if name == AGGREGATOR else variables,
+                lambda name: drop_private(variables) if name == AGGREGATOR else variables,
                 capacity,
                 own_credentials=True,
                 of_courier={ENV_SIGNING_KEY: str(joining.key.absolute())},
@@ -91,15 +91,15 @@ def join(wanted: MemberObject, folder: RunDir, joining: Joining, tell: Tell) -> 
         store = None
         if spec.experience_storage is None and not sealed:
             store = stack.enter_context(LocalStore(folder.store, [name]))
-            variables |= _private(store, name)
+            variables |= _list_private_variables(store, name)
             spec = spec.model_copy(update={"experience_storage": Storage(s3=store.s3)})
         return _loop(silo, spec, folder, executor, store, joining, tell)
 
 
-def _masks(spec: MemberSpec, joining: Joining) -> dict[str, str]:
-    """What the silo's clients mask with; refused where it agreed to, and nobody could."""
+def _read_masking_key(spec: MemberSpec, joining: Joining) -> dict[str, str]:
+    """The variable with the masking key; an error where masks are agreed and no key is given."""
     if joining.masking_key:
-        return maskingkeys.of_silo(joining.masking_key, None, "--masking-key")
+        return maskingkeys.read_masking_key(joining.masking_key, None, "--masking-key")
     if spec.agreed.settings.aggregation.secure:
         raise InputError(
             "--masking-key: got none, expected the file of the silo's masking key, since "
@@ -109,7 +109,7 @@ def _masks(spec: MemberSpec, joining: Joining) -> dict[str, str]:
     return {}
 
 
-def _private(store: LocalStore, name: str) -> dict[str, str]:
+def _list_private_variables(store: LocalStore, name: str) -> dict[str, str]:
     """Variables that open the silo's own store, and no other."""
     own = store.credentials[name]
     return {
@@ -134,28 +134,27 @@ def _loop(
         if store:
             store.ensure()
         made = follow(silo.model_copy(update={"spec": spec}), jobs, now())
-        for name in made.delete:
-            executor.delete(name)
-        for request in made.create:
-            executor.create(request)
+        executor.apply(made.delete, made.create)
         if made.status != silo.status:
             silo = silo.model_copy(update={"status": made.status})
             _save(silo, folder)
-        _tell(made.events, folder, tell)
-        if (line := in_one_line(silo)) != shown:
+        folder.log_events(made.events, now())
+        for event in made.events:
+            tell(f"{'warning ' if event.warning else ''}{event.reason}: {event.message}")
+        if (line := summarize_silo(silo)) != shown:
             tell(shown := line)
-        for line in _changed_conditions(silo, troubles):
+        for line in _list_changed_conditions(silo, troubles):
             tell(line)
         has_listened |= any(job.role == "courier" and job.state == "succeeded" for job in jobs)
         if silo.status.phase == "Failed":
-            raise _failure(silo.status.message, jobs)
+            raise _make_failure(silo.status.message, jobs)
         if silo.status.phase == "Left" or (joining.once and has_listened and _is_idle(silo)):
             return silo
-        executor.wait(seconds_until(made.wake_at, TICK_SECONDS))
+        executor.wait(compute_wait_seconds(made.wake_at, TICK_SECONDS))
 
 
-def _failure(message: str, jobs: list[ObservedJob]) -> HansaError:
-    """What no further try can fix ends the command; the same one goes on once it is fixed."""
+def _make_failure(message: str, jobs: list[ObservedJob]) -> HansaError:
+    """An error that no retry can fix ends the command."""
     last = max((j for j in jobs if j.role == "courier"), key=lambda j: j.attempt, default=None)
     is_untrusted = last is not None and last.exit_code == Exit.UNTRUSTED
     return (Untrusted if is_untrusted else PermanentError)(message)
@@ -167,7 +166,7 @@ def _is_idle(silo: FederationMember) -> bool:
     return not at_work and not silo.status.owed
 
 
-def in_one_line(silo: FederationMember) -> str:
+def summarize_silo(silo: FederationMember) -> str:
     """What the silo does, for people."""
     status, current = silo.status, silo.status.current
     name = f"{silo.spec.federation.name}/{silo.spec.federation.environment}"
@@ -182,8 +181,8 @@ def in_one_line(silo: FederationMember) -> str:
     return f"{name}: {status.phase}: {what}: {current.state}{why}"
 
 
-def _changed_conditions(silo: FederationMember, troubles: dict[str, str]) -> list[str]:
-    """Letters that do not come through and orders that do not fit, once; and when they do again."""
+def _list_changed_conditions(silo: FederationMember, troubles: dict[str, str]) -> list[str]:
+    """Conditions that became false or true again: each change is printed once."""
     lines = []
     for each in silo.status.conditions:
         trouble = each.reason if each.status == "False" else ""
@@ -204,7 +203,7 @@ def load(folder: RunDir) -> FederationMember:
     try:
         return FederationMember.model_validate_json(path.read_bytes())
     except (OSError, ValidationError, UnicodeDecodeError) as error:
-        why = first_misfit(error) if isinstance(error, ValidationError) else str(error)
+        why = describe_first_misfit(error) if isinstance(error, ValidationError) else str(error)
         raise InputError(f"{path}: cannot be read ({why})") from None
 
 
@@ -226,8 +225,8 @@ def _adopt(wanted: MemberObject, folder: RunDir) -> FederationMember:
             f"spec.world: got {wanted.spec.world}, expected {old.spec.world} "
             "(it cannot change after the first order)"
         )
-    # Who runs it again has fixed what it failed of, or hears of it again.
-    # A pause does not count either: it may end where a clock was that was wrong.
+    # Running it again clears the failure: if it was not fixed, it is reported again.
+    # A pause is dropped too: it may have been computed by a wrong clock.
     courier = old.status.courier and old.status.courier.model_copy(update={"not_before": None})
     status = old.status.model_copy(update={"message": "", "courier": courier})
     return FederationMember(metadata=wanted.metadata, spec=wanted.spec, status=status)
@@ -238,22 +237,11 @@ def _save(silo: FederationMember, folder: RunDir) -> None:
     replace_file(folder.path / OBJECT, f"{data}\n".encode())
 
 
-def _tell(events: list[Event], folder: RunDir, tell: Tell) -> None:
-    if not events:
-        return
-    with folder.events.open("a") as log:
-        for event in events:
-            mark = "warning " if event.warning else ""
-            when = now().isoformat(timespec="seconds")
-            log.write(f"{when} {mark}{event.reason} {event.message}\n")
-            tell(f"{mark}{event.reason}: {event.message}")
-
-
-def environ_of(given: dict[str, dict[str, str]], name: str) -> dict[str, str]:
+def choose_variables(given: dict[str, dict[str, str]], name: str) -> dict[str, str]:
     """Variables of the silo in a credentials file: its own, or the default's."""
     return given.get(name) or given.get("default") or {}
 
 
-def own_environ() -> dict[str, str]:
+def read_own_variables() -> dict[str, str]:
     """Where no file is given: what this process has."""
     return {name: value for name, value in os.environ.items() if is_known(name)}

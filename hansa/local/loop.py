@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Protocol
 
 from hansa.api.courier_assignment import ENV_SIGNING_KEY
-from hansa.api.jobs import Event, ObservedJob, Plan
+from hansa.api.jobs import Event, ObservedJob
 from hansa.api.spec import S3, ExchangeStorage, FederationSpec
 from hansa.api.status import Federation
-from hansa.core.errors import InputError, StoreError, Unopened
+from hansa.core.errors import InputError, StoreError, UnsealError
 from hansa.core.exits import Exit
 from hansa.crypto.sealing import ENV_SEALING_KEY
 from hansa.local import maskingkeys
-from hansa.local.credentials import check_experience_key, of_exchange, of_reader, signer
-from hansa.local.executor import LocalExecutor, now, seconds_until
+from hansa.local.credentials import check_experience_key, drop_private, pick_reader, read_signer
+from hansa.local.executor import LocalExecutor, compute_wait_seconds, now
 from hansa.local.objectstore import BUCKET, LocalStore
 from hansa.local.rundir import RunDir
 from hansa.members.courier import load_key
@@ -85,19 +85,19 @@ def run(
     folder.prepare()
     with folder.lock(), ExitStack() as stack:
         embedded = options.embedded or wanted.spec.storage is None
-        spec = embedded_spec(wanted) if embedded else wanted.spec
+        spec = use_embedded(wanted) if embedded else wanted.spec
         federation = folder.adopt(wanted, wanted.model_copy(update={"spec": spec}), now())
         environ = _Credentials(options.credentials or {})
         _check_silos_elsewhere(spec, options, embedded=embedded)
         _check_sealing_key(spec, options, embedded=embedded)
-        of_silos = maskingkeys.of_silos(spec, options.masking_keys, embedded=embedded)
+        of_silos = maskingkeys.read_masking_keys(spec, options.masking_keys, embedded=embedded)
         if not embedded:
             check_own_store(spec, environ)
             _check_experience_keys(spec, environ)
-        # Before they count: a kill in between tells them twice, and never not at all.
-        _tell(folder.changes(wanted), folder, display)
+        # Before the save: after a kill in between they are reported twice rather than never.
+        _log_events(folder.changes(wanted), folder, display)
         folder.save(federation)
-        capacity = _capacity(spec, options.parallel)
+        capacity = _measure_capacity(spec, options.parallel)
         # Entered before the store: the warm processes import while it starts.
         executor = stack.enter_context(
             LocalExecutor(
@@ -105,8 +105,8 @@ def run(
                 environ,
                 capacity,
                 own_credentials=not embedded,
-                of_courier=_of_courier(options),
-                of_aggregator=_of_aggregator(options),
+                of_courier=_key_variable(ENV_SIGNING_KEY, options.signing_key),
+                of_aggregator=_key_variable(ENV_SEALING_KEY, options.sealing_key),
                 of_silos=of_silos,
             )
         )
@@ -117,7 +117,7 @@ def run(
             spec = spec.model_copy(update={"storage": ExchangeStorage(s3=store.s3)})
         ended = _loop(federation, spec, folder, executor, store, display)
         reached = store.store() if store else own_store(spec, environ.reader())
-        # Why a run failed matters more than that its results cannot be read now.
+        # The cause of a failed run must not be hidden by a store that cannot be read.
         with suppress(StoreError) if ended.status.phase == "Failed" else nullcontext():
             if store:
                 store.ensure()
@@ -148,12 +148,13 @@ def _check_silos_elsewhere(spec: FederationSpec, options: RunOptions, *, embedde
         )
 
 
-def _of_courier(options: RunOptions) -> dict[str, str]:
-    return {ENV_SIGNING_KEY: str(options.signing_key.absolute())} if options.signing_key else {}
+def _key_variable(name: str, file: Path | None) -> dict[str, str]:
+    """The variable that names a key's file, where there is one."""
+    return {name: str(file.absolute())} if file else {}
 
 
 def _check_sealing_key(spec: FederationSpec, options: RunOptions, *, embedded: bool) -> None:
-    """Refuse updates that nobody here could open, before anything is started."""
+    """Refuse sealed updates without the key that opens them, before anything is started."""
     wanted = spec.aggregation.seal_to
     if not wanted:
         return
@@ -184,15 +185,11 @@ def _check_experience_keys(spec: FederationSpec, environ: Callable[[str], dict[s
             continue
         check_experience_key(variables, each.name, sealed if each.experience_key_secret else "")
         if variables.get(ENV_EXPERIENCE_KEY):
-            own = private_store(spec, each.name, own_store(spec, variables), variables)
+            own = open_experience(spec, each.name, own_store(spec, variables), variables)
             try:
                 own.check()
-            except Unopened as error:
+            except UnsealError as error:
                 raise InputError(f"--credentials: {each.name}: {error.message}") from None
-
-
-def _of_aggregator(options: RunOptions) -> dict[str, str]:
-    return {ENV_SEALING_KEY: str(options.sealing_key.absolute())} if options.sealing_key else {}
 
 
 def _loop(
@@ -208,52 +205,39 @@ def _loop(
         raise_remembered_stop()
         jobs = executor.observe()
         if store:
-            _look_after(store, jobs, complaints)
+            _revive_store(store, jobs, complaints)
         # The spec with the address of the store, which the run's folder does not keep.
         next_ = plan(federation.model_copy(update={"spec": spec}), jobs, now())
-        _apply(next_, executor)
+        executor.apply(next_.delete, next_.create)
         if next_.status != federation.status:
             federation = federation.model_copy(update={"status": next_.status})
             folder.save(federation)
         # Events come after the status is on disk: what was published has happened.
         # The end of a failed run is said by the caller, with its cause: once is enough.
-        _tell(next_.events, folder, None if federation.status.phase == "Failed" else display)
+        _log_events(next_.events, folder, None if federation.status.phase == "Failed" else display)
         display.show(federation, jobs, executor)
         if federation.status.phase in ENDS:
             return federation
-        executor.wait(seconds_until(next_.wake_at, TICK_SECONDS))
+        executor.wait(compute_wait_seconds(next_.wake_at, TICK_SECONDS))
 
 
-def _look_after(store: LocalStore, jobs: list[ObservedJob], complaints: set[str]) -> None:
-    """Bring a dead store back, and one that lives but sent a Job away without an answer."""
+def _revive_store(store: LocalStore, jobs: list[ObservedJob], complaints: set[str]) -> None:
+    """Restart a store that died, or that runs but did not answer a Job."""
     new = {job.name for job in jobs if job.exit_code == Exit.STORAGE_UNREACHABLE} - complaints
     complaints |= new
     if not store.ensure() and new:
         store.restart()
 
 
-def _apply(next_: Plan, executor: LocalExecutor) -> None:
-    for name in next_.delete:
-        executor.delete(name)
-    for request in next_.create:
-        executor.create(request)
-
-
-def _tell(events: Sequence[Event], folder: RunDir, display: Display | None) -> None:
+def _log_events(events: Sequence[Event], folder: RunDir, display: Display | None) -> None:
     """Keep events in the run's log, and show them where there is a display."""
-    if not events:
-        return
-    with folder.events.open("a") as log:
+    folder.log_events(events, now())
+    if display:
         for event in events:
-            mark = "warning " if event.warning else ""
-            log.write(
-                f"{now().isoformat(timespec='seconds')} {mark}{event.reason} {event.message}\n"
-            )
-            if display:
-                display.tell(event)
+            display.tell(event)
 
 
-def embedded_spec(federation: Federation) -> FederationSpec:
+def use_embedded(federation: Federation) -> FederationSpec:
     """The spec with the embedded store's place in it; its address comes with its start."""
     s3 = S3(bucket=BUCKET, prefix=federation.metadata.name)
     apart = {"experience_storage": None, "experience_key_secret": None}
@@ -271,10 +255,10 @@ def open_embedded(folder: RunDir, spec: FederationSpec) -> LocalStore:
 
 def own_store(spec: FederationSpec, variables: dict[str, str] | None = None) -> ObjectStore:
     """The user's own store, with these AWS_* variables or else those of the usual AWS chain."""
-    return S3Store(spec.require_s3(), credentials=signer(variables or {}))
+    return S3Store(spec.require_s3(), credentials=read_signer(variables or {}))
 
 
-def private_store(
+def open_experience(
     spec: FederationSpec,
     environment: str,
     exchange: ObjectStore,
@@ -286,7 +270,7 @@ def private_store(
     own, place = spec.environment(environment).experience_storage, spec.private_storage(environment)
     store = exchange
     if own:
-        store = open_private(own.s3, environment, environ, signer(variables or {}))
+        store = open_private(own.s3, environment, environ, read_signer(variables or {}))
     file = environ.get(ENV_EXPERIENCE_KEY)
     opening = read_opening_keys(Path(file), ENV_EXPERIENCE_KEY) if file else []
     return ExperienceStore(store, place.s3.prefix if place else "", environment, opening)
@@ -296,12 +280,14 @@ def check_own_store(spec: FederationSpec, environ: Callable[[str], dict[str, str
     """Ask the user's own store, once, whether all identities of the run can use it."""
     writer = environ(AGGREGATOR)
     others = [environ(each.name) for each in spec.environments if each.member is None]
-    # Of each once; what names no keys is the AWS chain's affair, and was asked as the writer.
-    known = {each: None for each in map(signer, others) if each and each != signer(writer)}
-    probe.check(spec.require_s3(), signer(writer), list(known))
+    # Each pair of keys once. Identities without keys use the AWS chain, like the writer above.
+    known = {
+        each: None for each in map(read_signer, others) if each and each != read_signer(writer)
+    }
+    probe.check_store(spec.require_s3(), read_signer(writer), list(known))
 
 
-def _capacity(spec: FederationSpec, asked: int | None) -> Capacity:
+def _measure_capacity(spec: FederationSpec, asked: int | None) -> Capacity:
     model_bytes = 0
     if spec.model.source.startswith("path:"):
         files = Path(spec.model.source.removeprefix("path:")).glob("*.safetensors")
@@ -321,9 +307,9 @@ class _Credentials:
 
     def reader(self) -> dict[str, str]:
         """Whose the runner uses to take results out."""
-        return of_reader(self._all)
+        return pick_reader(self._all)
 
     def _given(self, name: str) -> dict[str, str]:
         """The identity's own, or the file's default; none: the usual AWS chain."""
         variables = self._all.get(name) or self._all.get("default") or {}
-        return of_exchange(variables) if name == AGGREGATOR else variables
+        return drop_private(variables) if name == AGGREGATOR else variables

@@ -10,7 +10,7 @@ from hansa.store.sealed import read_opening_keys
 ENDING = ".key"
 
 
-def of_silos(
+def read_masking_keys(
     spec: FederationSpec, folder: Path | None, *, embedded: bool
 ) -> dict[str, dict[str, str]]:
     """By environment, what its clients get; refused where a mask could not be made, or hides
@@ -30,13 +30,13 @@ def of_silos(
             hint="`hansa keys new FILE --masking` makes one",
         )
     return {
-        e.name: of_silo(folder / f"{e.name}{ENDING}", e.masking_key, "--masking-keys")
+        e.name: read_masking_key(folder / f"{e.name}{ENDING}", e.masking_key, "--masking-keys")
         for e in here
         if folder
     }
 
 
-def of_silo(path: Path, public: str | None, where: str) -> dict[str, str]:
+def read_masking_key(path: Path, public: str | None, where: str) -> dict[str, str]:
     """What one silo's clients get; refused where the file has another key than the spec."""
     own = [key.public for key in read_opening_keys(path, where)]
     if public and public not in own:

@@ -1,7 +1,7 @@
 """An S3 server of one's own: SeaweedFS's `weed`, started below a folder and ended with its owner.
 
 Limits: it listens on 127.0.0.1 only, and its S3 door checks credentials, but other doors of it
-(gRPC between its parts) do not: whoever runs programs on this machine can go around the S3 door.
+(gRPC between its parts) do not: programs on this machine can bypass the S3 door.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -23,9 +23,9 @@ from typing import IO, Any, Self
 from hansa.api.spec import S3
 from hansa.core.errors import HansaError, InputError, StoreError, Unreachable
 from hansa.core.http import HttpClient, HttpError
-from hansa.local.ports import Block, claim_ports, claimed_again
+from hansa.local.ports import Block, claim_ports, reclaim_ports
 from hansa.local.room import VOLUME_MEGABYTES, check_room
-from hansa.runtime.warm_parent import last_line
+from hansa.runtime.warm_parent import read_last_line
 from hansa.store import access_grants
 from hansa.store.base import Credentials
 from hansa.store.s3 import Retry, S3Store
@@ -39,7 +39,7 @@ _LOG_LIMIT = 10_000_000
 _STOP_SECONDS = 2.0
 """An idle connection keeps `weed` from ending by itself; a killed one has lost nothing either."""
 
-# Asks the kernel to end the server with its parent, and goes on as the server. A program of its
+# Asks the kernel to end the server with its parent, and then becomes the server. A program of its
 # own, because code between fork and exec may hang when the runner has threads.
 _DIE_WITH_PARENT = """
 import ctypes, os, sys
@@ -50,15 +50,6 @@ if os.getppid() != parent:
     sys.exit(1)
 os.execv(argv[0], argv)
 """
-
-_CLASHING_VARIABLES = (
-    "AWS_PROFILE",
-    "AWS_DEFAULT_PROFILE",
-    "AWS_SESSION_TOKEN",
-    "AWS_SECURITY_TOKEN",
-    "AWS_ENDPOINT_URL",
-    "AWS_ENDPOINT_URL_S3",
-)
 
 
 class LocalStore:
@@ -76,7 +67,7 @@ class LocalStore:
         prefix: str = "",
         start_seconds: float = 30.0,
     ) -> None:
-        """`folder` keeps all of it and survives; credentials are made afresh for every owner."""
+        """`folder` keeps the data; credentials are created anew at each start."""
         self.folder = folder.absolute()
         self.credentials = {
             name: Credentials(access_key=secrets.token_hex(10), secret_key=secrets.token_hex(20))
@@ -116,12 +107,10 @@ class LocalStore:
         """The bucket as one identity sees it."""
         return S3Store(self.s3, credentials=self.credentials[name], retry=retry)
 
-    def environ(self, name: str, base: Mapping[str, str] | None = None) -> dict[str, str]:
-        """AWS_* variables of one identity on top of `base`, freed of what would overrule them."""
+    def environ(self, name: str) -> dict[str, str]:
+        """AWS_* variables of one identity."""
         mine = self.credentials[name]
-        kept = {k: v for k, v in (base or {}).items() if k not in _CLASHING_VARIABLES}
         return {
-            **kept,
             "AWS_ACCESS_KEY_ID": mine.access_key,
             "AWS_SECRET_ACCESS_KEY": mine.secret_key,
             "AWS_EC2_METADATA_DISABLED": "true",
@@ -132,8 +121,8 @@ class LocalStore:
         binary = find_weed()
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.folder.chmod(0o700)
-        self._lock = self._lock or _lock(self.folder / "lock", self._start_seconds)
-        self._forget_killed()
+        self._lock = self._lock or _lock_folder(self.folder / "lock", self._start_seconds)
+        self._clean_up_after_kill()
         try:
             self._start_on_free_ports(binary)
         except BaseException:
@@ -163,7 +152,7 @@ class LocalStore:
         """Stop the server and forget its credentials; the data stays."""
         self._stop(signal.SIGTERM)
         self._process = None
-        self._give_up_ports()
+        self._release_ports()
         (self.folder / "identities.json").unlink(missing_ok=True)
         if self._lock:
             self._lock.close()
@@ -171,7 +160,7 @@ class LocalStore:
 
     def _start_on_free_ports(self, binary: Path) -> None:
         for attempts_left in (2, 1, 0):
-            self._give_up_ports()
+            self._release_ports()
             self._block = claim_ports()
             self._write_identities()
             self._spawn(binary)
@@ -187,11 +176,11 @@ class LocalStore:
         path = self.folder / "identities.json"
         path.unlink(missing_ok=True)
         with os.fdopen(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w") as file:
-            json.dump(self._identities(), file)
+            json.dump(self._build_identities(), file)
 
-    def _identities(self) -> dict[str, Any]:
+    def _build_identities(self) -> dict[str, Any]:
         granted = {name: self._granted(name) for name in self.credentials if name != RUNNER}
-        return access_grants.weed_identities(granted, self.credentials, RUNNER)
+        return access_grants.seaweedfs_identities(granted, self.credentials, RUNNER)
 
     def _granted(self, name: str) -> list[access_grants.Grant]:
         if name == access_grants.AGGREGATOR:
@@ -202,7 +191,9 @@ class LocalStore:
         check_room(self.folder)
         data = self.folder / "data"
         data.mkdir(exist_ok=True, mode=0o700)
-        for state in data.glob("m[0-9]*"):  # the one master's votes: worthless to the next
+        for state in data.glob(
+            "m[0-9]*"
+        ):  # Raft state of the single master, useless after a restart
             shutil.rmtree(state, ignore_errors=True)
         block = self._owned()
         (self.folder / "ports.json").write_text(json.dumps(block.every))
@@ -213,7 +204,7 @@ class LocalStore:
         wrapper = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid())]
         with log.open("ab") as output:
             self._process = subprocess.Popen(
-                [*wrapper, str(binary), *self._arguments(data)],
+                [*wrapper, str(binary), *self._build_arguments(data)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -233,11 +224,11 @@ class LocalStore:
             raise RuntimeError("LocalStore has no ports before start()")
         return self._block
 
-    def _give_up_ports(self) -> None:
+    def _release_ports(self) -> None:
         if self._block:
             self._block.close()
 
-    def _arguments(self, data: Path) -> list[str]:
+    def _build_arguments(self, data: Path) -> list[str]:
         settings: dict[str, object] = {
             **self._owned().every,
             "dir": data,
@@ -269,15 +260,17 @@ class LocalStore:
         store = self.store(retry=Retry(patience_seconds=1.0))
         while True:
             if not self.alive():
-                raise self._not_started("it ended at once")
-            if self._takes_objects(store):
+                raise self._explain_failed_start("it ended at once")
+            if self._can_take_objects(store):
                 store.close()
                 return
             if time.monotonic() > deadline:
-                raise self._not_started(f"it was not ready after {self._start_seconds:g} s")
+                raise self._explain_failed_start(
+                    f"it was not ready after {self._start_seconds:g} s"
+                )
             time.sleep(0.02)
 
-    def _takes_objects(self, store: S3Store) -> bool:
+    def _can_take_objects(self, store: S3Store) -> bool:
         try:
             socket.create_connection((_HOST, self._ports["s3.port"]), timeout=1).close()
             store.ensure_bucket()
@@ -285,11 +278,11 @@ class LocalStore:
         except (OSError, StoreError, HttpError):
             return False
 
-    def _not_started(self, why: str) -> Unreachable:
+    def _explain_failed_start(self, why: str) -> Unreachable:
         log = self.folder / "weed.log"
         return Unreachable(
             f"the embedded store did not start: {why}",
-            hint=f"its log is {log}: {last_line(log) or '(empty)'}",
+            hint=f"its log is {log}: {read_last_line(log) or '(empty)'}",
         )
 
     def _stop(self, how: signal.Signals) -> None:
@@ -306,12 +299,12 @@ class LocalStore:
         self._owned().remove_sockets()
         (self.folder / "ports.json").unlink(missing_ok=True)
 
-    def _forget_killed(self) -> None:
+    def _clean_up_after_kill(self) -> None:
         """Clean up after an owner that was killed, unless its ports are another's by now."""
         first = None
         with contextlib.suppress(OSError, ValueError, AttributeError):
             first = json.loads((self.folder / "ports.json").read_text()).get("master.port")
-        with claimed_again(first) as block:
+        with reclaim_ports(first) as block:
             if block:
                 block.remove_sockets()
         (self.folder / "ports.json").unlink(missing_ok=True)
@@ -328,7 +321,7 @@ def attach(folder: Path) -> S3Store | None:
         return None
     who = Credentials(access_key=mine["accessKey"], secret_key=mine["secretKey"])
     place = S3(endpoint=f"http://{_HOST}:{port}", bucket=BUCKET)
-    # Short: when the run ends meanwhile, nobody answers at that address any more.
+    # Short: when the run ends meanwhile, that address no longer answers.
     return S3Store(place, credentials=who, retry=Retry(patience_seconds=5.0))
 
 
@@ -344,7 +337,7 @@ def find_weed() -> Path:
     return Path(binary).absolute()
 
 
-def _lock(path: Path, patience_seconds: float) -> IO[str]:
+def _lock_folder(path: Path, patience_seconds: float) -> IO[str]:
     """Take the folder; who only reads it, or dies with a killed owner, gets some time to go."""
     deadline = time.monotonic() + patience_seconds
     file = path.open("a+")

@@ -56,7 +56,7 @@ class Block:
 def claim_ports() -> Block:
     """A block that nobody owns and nobody listens in, picked at random so that runs keep apart."""
     for first in secrets.SystemRandom().sample(_FIRSTS, len(_FIRSTS)):
-        block = _claim(first)
+        block = _claim_block(first)
         if block and all(map(_is_free, block.every.values())):
             return block
         if block:
@@ -68,9 +68,9 @@ def claim_ports() -> Block:
 
 
 @contextmanager
-def claimed_again(first: object) -> Iterator[Block | None]:
+def reclaim_ports(first: object) -> Iterator[Block | None]:
     """The block of an owner that was killed, or None when another has it by now."""
-    block = _claim(first) if isinstance(first, int) and first in _FIRSTS else None
+    block = _claim_block(first) if isinstance(first, int) and first in _FIRSTS else None
     try:
         yield block
     finally:
@@ -78,7 +78,7 @@ def claimed_again(first: object) -> Iterator[Block | None]:
             block.close()
 
 
-def _claim(first: int) -> Block | None:
+def _claim_block(first: int) -> Block | None:
     # Without SO_REUSEADDR, so that two never hold it; it takes no connection, so none lingers.
     claim = socket.socket()
     try:

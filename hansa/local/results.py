@@ -17,11 +17,11 @@ from hansa.api.bucket_documents import (
 )
 from hansa.api.spec import Guard
 from hansa.api.status import Federation, HistoryEntry
-from hansa.core.errors import Corrupt, Garbled, InputError, NotFound
+from hansa.core.errors import Corrupt, InputError, InvalidDocument, NotFound
 from hansa.core.files import replace_file
-from hansa.local.credentials import of_reader, read_credentials
+from hansa.local.credentials import pick_reader, read_credentials
 from hansa.local.executor import now
-from hansa.local.loop import embedded_spec, open_embedded, own_store, private_store
+from hansa.local.loop import open_embedded, open_experience, own_store, use_embedded
 from hansa.local.objectstore import attach
 from hansa.local.rundir import RunDir
 from hansa.plan.policy import guard
@@ -44,14 +44,14 @@ def open_store(
 ) -> Iterator[ObjectStore]:
     """The run's store: the live run's, or started for as long as it is read, or the user's own."""
     if not folder.store.exists():
-        variables = of_reader(read_credentials(credentials)) if credentials else None
+        variables = pick_reader(read_credentials(credentials)) if credentials else None
         yield own_store(federation.spec, variables)
         return
     live = attach(folder.store) if folder.is_running() else None
     if live:
         yield live
         return
-    with open_embedded(folder, embedded_spec(federation)) as store:
+    with open_embedded(folder, use_embedded(federation)) as store:
         yield store.store()
 
 
@@ -65,13 +65,13 @@ def write_page(
     credentials: Path | None = None,
 ) -> Path:
     """The report page; where it was written."""
-    shown = with_storage(federation, folder)
+    shown = add_storage(federation, folder)
     target = path or folder.page
     given = read_credentials(credentials) if credentials else {}
     private = {}
     for name in (e.name for e in shown.spec.environments if e.experience_storage is None):
-        variables = given.get(name) or of_reader(given) if given else None
-        private[name] = private_store(shown.spec, name, store, variables)
+        variables = given.get(name) or pick_reader(given) if given else None
+        private[name] = open_experience(shown.spec, name, store, variables)
     facts = data.collect(
         shown, store, private=private, now=now(), adapter=str(folder.adapter), episodes=episodes
     )
@@ -79,11 +79,11 @@ def write_page(
     return target
 
 
-def with_storage(federation: Federation, folder: RunDir) -> Federation:
+def add_storage(federation: Federation, folder: RunDir) -> Federation:
     """The object with the place of its store, so that keys can be made."""
     if not folder.store.exists():
         return federation
-    return federation.model_copy(update={"spec": embedded_spec(federation)})
+    return federation.model_copy(update={"spec": use_embedded(federation)})
 
 
 def choose_round(federation: Federation, asked: str) -> int:
@@ -100,7 +100,7 @@ def choose_round(federation: Federation, asked: str) -> int:
     raise InputError(f"--round: got {asked}, expected a round's number, `last` or `best`")
 
 
-def choose_served(federation: Federation, asked: str) -> int:
+def choose_served_round(federation: Federation, asked: str) -> int:
     """The round after which silos chose what they serve: a guard may keep an earlier adapter."""
     evaluated = federation.status.evaluated
     return evaluated if asked == "last" and evaluated else choose_round(federation, asked)
@@ -110,7 +110,7 @@ def pull_adapter(
     federation: Federation, folder: RunDir, store: ObjectStore, round_: int, to: Path
 ) -> dict[str, Any]:
     """Write a global adapter of a run into a folder, with its card."""
-    files = pull_files(store, with_storage(federation, folder).spec.require_s3().prefix, round_, to)
+    files = pull_files(store, add_storage(federation, folder).spec.require_s3().prefix, round_, to)
     model_card.write(federation, round_, to)
     return files
 
@@ -150,7 +150,7 @@ def _copy(
     except OSError as error:
         raise InputError(f"--to: got {to}: {error.strerror}") from None
     for name, entry in sorted(files.items()):
-        if name == bucket_keys.STATE:  # the server's own affair
+        if name == bucket_keys.STATE:  # used by the aggregator only
             continue
         content = store.get(source + name)
         if sha256(content) != entry.sha256:
@@ -160,19 +160,26 @@ def _copy(
     return {name: entry.to_json() for name, entry in sorted(files.items())}
 
 
-def whole_history(
+def load_whole_history(
     federation: Federation, folder: RunDir, credentials: Path | None = None
 ) -> Federation:
     """The object with every round in its history, from the documents in the store."""
     with open_store(federation, folder, credentials) as store:
-        history = every_round(
-            federation, store, with_storage(federation, folder).spec.require_s3().prefix
-        )
+        whole = complete_history(add_storage(federation, folder), store)
+    return federation.model_copy(update={"status": whole.status})
+
+
+def complete_history(federation: Federation, store: ObjectStore) -> Federation:
+    """The object, which names its store, with the rounds that its status has dropped."""
+    history, storage = federation.status.history, federation.spec.storage
+    if storage is None or [entry.round for entry in history] == list(range(len(history))):
+        return federation
+    history = list_every_round(federation, store, storage.s3.prefix)
     status = federation.status.model_copy(update={"history": history})
     return federation.model_copy(update={"status": status})
 
 
-def every_round(federation: Federation, store: ObjectStore, prefix: str) -> list[HistoryEntry]:
+def list_every_round(federation: Federation, store: ObjectStore, prefix: str) -> list[HistoryEntry]:
     """Each round that is over, as the status has it, else as its documents tell it.
 
     The guard's verdict is in no document; it is found again by the guard of today, and one that was
@@ -186,17 +193,19 @@ def every_round(federation: Federation, store: ObjectStore, prefix: str) -> list
     whole = [known.get(r) or _entry(federation, store, prefix, r) for r in rounds]
     for round_ in rounds if rule and rule.acts else ():  # in order: a rejected one is no measure
         if round_ not in known and whole[round_].adapter:
-            _mark_fall(whole, round_, rule, lambda r: _start(federation, store, prefix, r))
+            _mark_regression(
+                whole, round_, rule, lambda r: _read_start_round(federation, store, prefix, r)
+            )
     return whole
 
 
-def _mark_fall(
+def _mark_regression(
     whole: list[HistoryEntry], round_: int, rule: Guard | None, start: Callable[[int], int | None]
 ) -> None:
-    """Mark an adapter that was gone back from, and the round that found it worse, with the reason.
+    """Mark an adapter that the guard rejected, and the round that found it worse, with the reason.
 
-    Going back alone is no fall: a federation that was done goes on from its best adapter. A fall
-    alone is none either: the guard may have come later.
+    A rollback alone is no regression: a finished federation continues from its best adapter. A drop
+    alone is none either: the guard may have been added later.
     """
     next_ = next((entry.round for entry in whole[round_ + 1 :] if entry.adapter), round_)
     if next_ == round_ or start(next_) == round_:
@@ -212,14 +221,16 @@ def _mark_fall(
         whole[marked] = whole[marked].model_copy(update=update)
 
 
-def _start(federation: Federation, store: ObjectStore, prefix: str, round_: int) -> int | None:
+def _read_start_round(
+    federation: Federation, store: ObjectStore, prefix: str, round_: int
+) -> int | None:
     """Round of the adapter that a round began at, by its manifest or else by an update's."""
     names = sorted(e.name for e in federation.spec.environments)
     updates = [bucket_keys.update_folder(prefix, name, round_) for name in names]
     made: type[GlobalManifest] | type[UpdateManifest] = GlobalManifest
     for folder in (bucket_keys.global_folder(prefix, round_), *updates):
-        with suppress(NotFound, Garbled):  # a silo may write anything: that is no answer
-            return documents.read(made, store, folder + bucket_keys.MANIFEST).start.round
+        with suppress(NotFound, InvalidDocument):  # a silo may write anything: that is no answer
+            return documents.read_document(made, store, folder + bucket_keys.MANIFEST).start.round
         made = UpdateManifest
     return None
 
@@ -233,8 +244,8 @@ def _entry(federation: Federation, store: ObjectStore, prefix: str, round_: int)
     for environment in sorted(e.name for e in federation.spec.environments):
         key = bucket_keys.evaluation(prefix, environment, round_)
         try:
-            document = documents.read(EvaluationDocument, store, key)
-        except (NotFound, Garbled):
+            document = documents.read_document(EvaluationDocument, store, key)
+        except (NotFound, InvalidDocument):
             continue
         success[environment] = round(document.successes / max(1, document.episodes), 4)
         episodes[environment] = document.episodes
@@ -254,7 +265,7 @@ def _entry(federation: Federation, store: ObjectStore, prefix: str, round_: int)
     try:
         raw = store.get(bucket_keys.global_folder(prefix, round_) + bucket_keys.MANIFEST)
     except NotFound:
-        unmerged = _unmerged(federation, store, prefix, round_) if round_ else {}
+        unmerged = _describe_unmerged(federation, store, prefix, round_) if round_ else {}
         return entry.model_copy(update=unmerged)
     manifest = GlobalManifest.model_validate_json(raw)
     updates = f"{len(manifest.members)}/{len(federation.spec.environments)}"
@@ -268,15 +279,15 @@ def _entry(federation: Federation, store: ObjectStore, prefix: str, round_: int)
     return entry.model_copy(update=made)
 
 
-def _unmerged(
+def _describe_unmerged(
     federation: Federation, store: ObjectStore, prefix: str, round_: int
 ) -> dict[str, str]:
     """What is known of a round without a global adapter, where that is no failure."""
     spec, trained = federation.spec, list[bool]()
     for environment in spec.environments:
-        with suppress(NotFound, Garbled):  # a silo may write anything: that is no answer
+        with suppress(NotFound, InvalidDocument):  # a silo may write anything: that is no answer
             key = bucket_keys.update_folder(prefix, environment.name, round_) + bucket_keys.MANIFEST
-            trained.append(documents.read(UpdateManifest, store, key).trained)
+            trained.append(documents.read_document(UpdateManifest, store, key).trained)
     shares = spec.aggregation.strategy != "none"
     minimum = spec.participation.minimum_updates or len(spec.environments)
     if len(trained) < minimum or (shares and any(trained)):

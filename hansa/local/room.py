@@ -27,6 +27,6 @@ def check_room(folder: Path) -> None:
         raise Unreachable(
             f"{folder}: got {disk.free / 1e9:.1f} GB free of {disk.total / 1e9:.1f}, "
             f"expected at least {LEAST_FREE_SHARE:.0%}, or the embedded store takes nothing",
-            hint="free some space, or name a store of your own in spec.storage; nothing is "
-            "lost, and the same command goes on",
+            hint="free some space and run the same command again, or name a store of your own "
+            "in spec.storage; nothing is lost",
         )

@@ -4,7 +4,7 @@ import fcntl
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -19,14 +19,14 @@ from hansa.api.spec import Metadata
 from hansa.api.status import Federation
 from hansa.core.errors import InputError
 from hansa.local.changes import settings_changed
-from hansa.plan.attempts import with_fresh_clocks
+from hansa.plan.attempts import restart_clocks
 
 DEFAULT_ROOT = Path("runs")
 LEAST_FREE_BYTES = 8 * 2**20
 LOCK_SECONDS = 1.0
-"""How long a runner tries to hold a folder: who asks whether one runs holds it for an instant."""
+"""How long a runner tries to lock a folder: `is_running` holds the lock for an instant."""
 LOOK_SECONDS = 0.5
-"""How often a run is read again by those who watch it."""
+"""How often `follow` reads a run."""
 
 
 class RunDir:
@@ -56,7 +56,7 @@ class RunDir:
                 raise InputError(
                     f"--out: got {self.path}, whose disk is full, "
                     f"expected at least {LEAST_FREE_BYTES // 2**20} MiB of free space",
-                    hint="free some space: nothing is lost, and the same command goes on",
+                    hint="free some space and run the same command again; nothing is lost",
                 )
             self.jobs.mkdir(exist_ok=True)
         except OSError as error:
@@ -68,14 +68,14 @@ class RunDir:
 
     @contextmanager
     def lock(self, command: str = "hansa run") -> Iterator[None]:
-        """Hold the run; a second runner would fight over the same store."""
+        """Lock the run: two runners cannot share a store."""
         try:
             file = self._lock.open("w")
         except OSError as error:
             raise InputError(f"--out: got {self.path}: {error.strerror or error}") from None
         with file:
             deadline = time.monotonic() + LOCK_SECONDS
-            while not _holds(file, fcntl.LOCK_EX):
+            while not _can_lock(file, fcntl.LOCK_EX):
                 if time.monotonic() > deadline:
                     raise InputError(
                         f"--out: got {self.path}, where another `{command}` is at work",
@@ -88,7 +88,7 @@ class RunDir:
         """Whether a runner holds the folder now."""
         try:
             with self._lock.open() as file:
-                return not _holds(file, fcntl.LOCK_SH)
+                return not _can_lock(file, fcntl.LOCK_SH)
         except OSError:
             return False
 
@@ -101,7 +101,7 @@ class RunDir:
                 f"--out: got {self.path}, which holds no run", hint="start one with `hansa run`"
             ) from None
         except (OSError, ValidationError, UnicodeDecodeError) as error:
-            raise InputError(f"{self.object}: cannot be read ({_short(error)})") from None
+            raise InputError(f"{self.object}: cannot be read ({_shorten(error)})") from None
 
     def save(self, federation: Federation) -> None:
         """Write the object so that a kill at any moment leaves the old or the new one, whole."""
@@ -114,10 +114,10 @@ class RunDir:
         temporary.replace(self.object)
 
     def adopt(self, wanted: Federation, effective: Federation, now: datetime) -> Federation:
-        """The object to go on with: the new spec over the old status, if the spec may change so.
+        """The object to resume with: the new spec over the old status, if the spec may change so.
 
         Running again after a failed round is asking for a retry. An open round's clocks begin
-        again: while nobody ran it, nobody was late.
+        again: time in which nothing ran does not count.
         """
         if not self.object.exists():
             return wanted
@@ -137,8 +137,8 @@ class RunDir:
         self._refuse_unused(old, wanted)
         return wanted.model_copy(
             update={
-                "metadata": _next_metadata(old, wanted),
-                "status": with_fresh_clocks(old.status, now),
+                "metadata": _update_metadata(old, wanted),
+                "status": restart_clocks(old.status, now),
             }
         )
 
@@ -155,6 +155,16 @@ class RunDir:
             for change in settings_changed(old.spec, wanted.spec)
         ]
 
+    def log_events(self, events: Sequence[Event], now: datetime) -> None:
+        """Append events to the run's log."""
+        if not events:
+            return
+        with self.events.open("a") as log:
+            for event in events:
+                mark = "warning " if event.warning else ""
+                when = now.isoformat(timespec="seconds")
+                log.write(f"{when} {mark}{event.reason} {event.message}\n")
+
     def _refuse_unused(self, old: Federation, wanted: Federation) -> None:
         """Refuse new settings where no round is left to use them: a report would show them."""
         changes = settings_changed(old.spec, wanted.spec)
@@ -168,7 +178,7 @@ class RunDir:
 
 
 def follow(folder: RunDir) -> Iterator[Federation]:
-    """The run's object now and after every change, until nobody is at work on it any more."""
+    """The run's object now and after every change, until no runner works on it."""
     last: Federation | None = None
     while True:
         runs = folder.is_running()  # before the last look, so that nothing is missed
@@ -182,7 +192,7 @@ def follow(folder: RunDir) -> Iterator[Federation]:
         time.sleep(LOOK_SECONDS)
 
 
-def _holds(file: IO[str], kind: int) -> bool:
+def _can_lock(file: IO[str], kind: int) -> bool:
     """Whether the lock could be had; closing the file gives it back."""
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
@@ -197,7 +207,7 @@ def _is_ours(name: str) -> bool:
     return name in ("lock", "store", "jobs", "federation.tmp") or name.endswith(".log") or left
 
 
-def _next_metadata(old: Federation, wanted: Federation) -> Metadata:
+def _update_metadata(old: Federation, wanted: Federation) -> Metadata:
     changed = old.spec != wanted.spec
     annotations = {**old.metadata.annotations, **wanted.metadata.annotations}
     if old.status.failed:
@@ -207,5 +217,5 @@ def _next_metadata(old: Federation, wanted: Federation) -> Metadata:
     )
 
 
-def _short(error: Exception) -> str:
+def _shorten(error: Exception) -> str:
     return str(error).splitlines()[0][:120]

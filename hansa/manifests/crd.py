@@ -16,7 +16,7 @@ from hansa.api.spec import FederationSpec
 from hansa.api.status import FederationStatus
 from hansa.core.model import Model
 from hansa.manifests import cel
-from hansa.validation.json_schema import Schema, flat
+from hansa.validation.json_schema import Schema, flatten_schema
 
 FREE = "x-kubernetes-preserve-unknown-fields"
 RULES = "x-kubernetes-validations"
@@ -50,13 +50,13 @@ class CrdDefinition:
     """Adds the rules between its fields to the schema of its spec."""
 
 
-def _rule_federation(spec: Schema) -> None:
-    spec[RULES] = cel.of_federation()
-    spec["properties"]["environments"]["items"][RULES] = cel.of_environment()
+def _add_federation_rules(spec: Schema) -> None:
+    spec[RULES] = cel.list_federation_rules()
+    spec["properties"]["environments"]["items"][RULES] = cel.list_environment_rules()
 
 
-def _rule_member(spec: Schema) -> None:
-    spec[RULES] = cel.of_member()
+def _add_member_rules(spec: Schema) -> None:
+    spec[RULES] = cel.list_member_rules()
 
 
 _AGE = ("Age", "date", ".metadata.creationTimestamp", 0)
@@ -77,7 +77,7 @@ FEDERATION = CrdDefinition(
         ("Suspend", "boolean", ".spec.suspend", 1),
         _AGE,
     ),
-    add_rules=_rule_federation,
+    add_rules=_add_federation_rules,
 )
 MEMBER = CrdDefinition(
     kind=constants.MEMBER_KIND,
@@ -97,12 +97,12 @@ MEMBER = CrdDefinition(
         ("Allowed", "string", '.status.conditions[?(@.type=="Allowed")].status', 1),
         _AGE,
     ),
-    add_rules=_rule_member,
+    add_rules=_add_member_rules,
 )
 KINDS = (FEDERATION, MEMBER)
 
 
-def crd(kind: CrdDefinition = FEDERATION) -> dict[str, Any]:
+def build_crd(kind: CrdDefinition = FEDERATION) -> dict[str, Any]:
     """The whole object, ready for `kubectl apply`."""
     names = {
         "kind": kind.kind,
@@ -118,7 +118,7 @@ def crd(kind: CrdDefinition = FEDERATION) -> dict[str, Any]:
         "storage": True,
         "subresources": {"status": {}},
         "additionalPrinterColumns": [_column(*column) for column in kind.columns],
-        "schema": {"openAPIV3Schema": schema(kind)},
+        "schema": {"openAPIV3Schema": build_schema(kind)},
     }
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -138,10 +138,12 @@ def _column(name: str, type_: str, path: str, priority: int) -> dict[str, Any]:
     return {**column, "priority": priority} if priority else column
 
 
-def schema(kind: CrdDefinition = FEDERATION) -> Schema:
+def build_schema(kind: CrdDefinition = FEDERATION) -> Schema:
     """The structural schema of a kind."""
-    spec = _structural(flat(kind.spec), ("spec",), _brought(kind.spec))
-    status = _structural(_without_defaults(flat(kind.status)), ("status",))
+    spec = _make_structural(
+        flatten_schema(kind.spec), ("spec",), _list_defaulted_sections(kind.spec)
+    )
+    status = _make_structural(_drop_defaults(flatten_schema(kind.status)), ("status",))
     kind.add_rules(spec)
     return {
         "type": "object",
@@ -154,11 +156,11 @@ def schema(kind: CrdDefinition = FEDERATION) -> Schema:
             "spec": spec,
             "status": status,
         },
-        RULES: cel.of_name(),
+        RULES: cel.list_name_rules(),
     }
 
 
-def _brought(model: type[Model]) -> frozenset[str]:
+def _list_defaulted_sections(model: type[Model]) -> frozenset[str]:
     """Sections that an API server may bring into being: not one that may be absent for good."""
     fields = model.model_fields.items()
     return frozenset(
@@ -171,7 +173,7 @@ def _brought(model: type[Model]) -> frozenset[str]:
 # -- structure ------------------------------------------------------------------------------------
 
 
-def _structural(
+def _make_structural(
     node: Schema, path: tuple[str, ...], brought: frozenset[str] = frozenset()
 ) -> Schema:
     if not node or "anyOf" in node or "oneOf" in node:
@@ -182,7 +184,7 @@ def _structural(
         made["enum"] = [made.pop("const")]
     _move_exclusive_bounds(made)
     if made.get("type") == "array":
-        made["items"] = _structural(node.get("items", {}), (*path, "[]"))
+        made["items"] = _make_structural(node.get("items", {}), (*path, "[]"))
         _key_list(made, path)
     elif made.get("type") == "object":
         _structure_object(made, node, path, brought)
@@ -195,13 +197,16 @@ def _structure_object(
     entries = next(iter(node.get("patternProperties", {}).values()), None)
     entries = entries or node.get("additionalProperties")
     if "properties" in node:
+        is_open = node.get("additionalProperties") is True
+        fields = _drop_defaults(node["properties"], names=True) if is_open else node["properties"]
         made["properties"] = {
-            name: _structural(field, (*path, name), brought)
-            for name, field in node["properties"].items()
+            name: _make_structural(field, (*path, name), brought) for name, field in fields.items()
         }
+        if is_open:  # a default would be there for whoever does not read it, too
+            made[FREE] = True
         _default_object(made, path, brought)
     elif isinstance(entries, dict):
-        made["additionalProperties"] = _structural(entries, path)
+        made["additionalProperties"] = _make_structural(entries, path)
     else:
         made[FREE] = True
 
@@ -228,14 +233,14 @@ def _key_list(node: Schema, path: tuple[str, ...]) -> None:
         node["x-kubernetes-list-map-keys"] = [LIST_KEYS[path]]
 
 
-def _without_defaults(node: Any, *, names: bool = False) -> Any:
+def _drop_defaults(node: Any, *, names: bool = False) -> Any:
     """A status is written whole: what the operator left out must stay out."""
     if isinstance(node, list):
-        return [_without_defaults(entry) for entry in node]
+        return [_drop_defaults(entry) for entry in node]
     if not isinstance(node, dict):
         return node
     return {
-        key: _without_defaults(value, names=key == "properties" and not names)
+        key: _drop_defaults(value, names=key == "properties" and not names)
         for key, value in node.items()
         if names or key != "default"
     }

@@ -1,7 +1,7 @@
-"""Which worlds can show demonstrations, as far as the contract knows without importing one.
+"""Which worlds can show demonstrations, as far as is known without importing one.
 
-A builtin world is known by name; a test compares the table with the registry of worlds. A world of
-another package is asked itself where it is installed, and unknown elsewhere.
+A builtin world is known by its table; a test compares that with the classes. A world of another
+package is asked itself where it is installed, and unknown elsewhere.
 """
 
 import inspect
@@ -10,21 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from hansa.api.spec import Environment, FederationSpec
+from hansa.api.worlds import BUILTIN
 from hansa.core.errors import InputError
 
-EXPERTS = {
-    "agentgym": False,
-    "babyai": True,
-    "gymnasium": False,
-    "maze": True,
-    "mixed": True,
-    "openenv": False,
-    "proxy": False,
-    "textcraft": True,
-    "webshop": True,
-    "wordle": True,
-}
-"""Every builtin world, and whether it has an expert."""
 MIXED = "mixed"
 """The world that plays the worlds in its option `worlds`, each with demonstrations of its own."""
 
@@ -51,13 +39,13 @@ class RequiredDemonstrations:
         )
 
 
-def wanted(spec: FederationSpec) -> Iterator[RequiredDemonstrations]:
+def list_required(spec: FederationSpec) -> Iterator[RequiredDemonstrations]:
     """What experts must show, environment by environment; those that read a file need none."""
     for index, environment in enumerate(spec.environments):
         whole = f"spec.environments[{index}]"
         if environment.member:
-            continue  # its own affair
-        for where, own in _parts(environment, whole):
+            continue  # its owner's manifest names the world
+        for where, own in _list_worlds(environment, whole):
             file = own.get("demonstrationsFrom") or spec.experience.demonstrations_from
             numbers = {
                 f"{where}.demonstrations": own.get("demonstrations"),
@@ -72,8 +60,8 @@ def wanted(spec: FederationSpec) -> Iterator[RequiredDemonstrations]:
             )
 
 
-def _parts(environment: Environment, whole: str) -> list[tuple[str, dict[str, Any]]]:
-    """Where the worlds stand that an environment plays, each with what it says of itself.
+def _list_worlds(environment: Environment, whole: str) -> list[tuple[str, dict[str, Any]]]:
+    """The worlds of an environment: the path of each, and its settings.
 
     The parts of `mixed` are options, which nobody has checked yet.
     """
@@ -86,8 +74,8 @@ def _parts(environment: Environment, whole: str) -> list[tuple[str, dict[str, An
 
 def check(spec: FederationSpec) -> None:
     """Refuse demonstrations that a builtin world cannot show."""
-    for each in wanted(spec):
-        if not EXPERTS.get(each.world, True):
+    for each in list_required(spec):
+        if each.world in BUILTIN and not BUILTIN[each.world].has_expert:
             raise each.refuse()
 
 

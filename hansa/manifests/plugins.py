@@ -1,8 +1,8 @@
-"""Strategies and learners that packages bring: found by entry point, checked by their own model.
+"""Strategies and learners by their names: an entry point, and a model that checks their options.
 
-A manifest names them; it never names a module. Only what is installed is loaded, and a builtin
-name is never looked for, so that no package can replace one unseen. A plug-in is code that runs
-with the rights of the program: who builds the image decides which there are.
+A manifest names them; it never names a module. Builtin ones stand in the tables of hansa.api, and
+their names are never looked for among packages, so that none can replace one unseen. A plug-in is
+code that runs with the rights of the program: who builds the image decides which there are.
 """
 
 import difflib
@@ -12,32 +12,27 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from hansa.api import aggregation, training
+from hansa.api import learners, strategies
 from hansa.api.aggregation import Aggregation
+from hansa.api.plugin_fields import BuiltinEntry, NoOptions
 from hansa.api.spec import FederationSpec
 from hansa.core.errors import InputError, PermanentError, PluginMissing
 from hansa.core.model import Model
-from hansa.validation.fit import fit
+from hansa.validation.fit import validate_model
 
 if TYPE_CHECKING:
     from hansa.api.status import RoundSettings
 
 _LONGEST_REASON = 300
 """Characters of what a package says when it cannot be loaded."""
-OURS = "hansa"
-"""The distribution whose entry points are the builtin ones."""
 
 
 Options = Model
 """What a plug-in's options subclass: closed, so unknown keys are refused, and camelCase outside."""
 
 
-class NoOptions(Model):
-    """For a plug-in without settings of its own."""
-
-
 class Plugin:
-    """What all plug-ins are: made once for a Job, with options that fit."""
+    """What all strategies and learners are: made once for a Job, with options that fit."""
 
     Options: ClassVar[type[Model]] = NoOptions
     """Model of the options in the spec."""
@@ -62,14 +57,16 @@ class LearnerFacts(Plugin):
 
 @dataclass(frozen=True, kw_only=True)
 class PluginField:
-    """A field that may name a plug-in."""
+    """A field that names a strategy or a learner."""
 
     group: str
     """Entry-point group: `mine = "my_package.mine:Mine"`."""
     path: tuple[str, str]
     """Where its name is in a spec; its options are beside it."""
-    builtin: tuple[str, ...]
-    """Names that are never looked for."""
+    builtin: Mapping[str, BuiltinEntry]
+    """Names that are never looked for among packages."""
+    home: str
+    """Package of the builtin ones."""
     base: type[Plugin]
     """What it must be."""
     whole: str
@@ -89,27 +86,26 @@ class PluginField:
 STRATEGY = PluginField(
     group="hansa.strategies",
     path=("aggregation", "strategy"),
-    builtin=aggregation.BUILTIN,
+    builtin=strategies.BUILTIN,
+    home="hansa_server.strategies",
     base=StrategyFacts,
     whole="hansa_server.plugin.StrategyPlugin",
 )
 LEARNER = PluginField(
     group="hansa.learners",
     path=("training", "learner"),
-    builtin=training.BUILTIN,
+    builtin=learners.BUILTIN,
+    home="hansa_client.learners",
     base=LearnerFacts,
     whole="hansa_client.learners.plugin.LearnerPlugin",
 )
 
 
-def is_ours(point: EntryPoint) -> bool:
-    """Whether an entry point is of Hansa itself."""
-    return point.dist is not None and point.dist.name == OURS
-
-
 def make(kind: PluginField, name: str, options: Mapping[str, Any] | None) -> Plugin:
-    """The plug-in of that name with its options; PluginMissing or InputError says what is wrong."""
-    return _made(_load(kind, _find(kind, name)), kind, options)
+    """That one with its options; PluginMissing or InputError says what is wrong."""
+    plugin = _load(kind, _find(kind, name))
+    model = kind.builtin[name].options if name in kind.builtin else plugin.Options
+    return _make_with_options(plugin, model, kind, options)
 
 
 def check(spec: FederationSpec) -> None:
@@ -118,16 +114,18 @@ def check(spec: FederationSpec) -> None:
     A package whose own imports are missing here (torch, on a machine that only applies) is left to
     the Job, as a world's is.
     """
-    strategy = _made_here(STRATEGY, spec.aggregation.strategy, spec.aggregation.options)
+    strategy = _try_make(STRATEGY, spec.aggregation.strategy, spec.aggregation.options)
     if strategy is not None:
         check_strategy(strategy, spec.aggregation)
-    learner = _made_here(LEARNER, spec.training.learner, spec.training.options)
+    learner = _try_make(LEARNER, spec.training.learner, spec.training.options)
     if learner is not None:
         check_learner(learner, spec)
 
 
 def check_strategy(plugin: Plugin, settings: Aggregation) -> None:
     """Refuse a step that fits a mean, where the plug-in makes none."""
+    if settings.strategy in strategies.BUILTIN:
+        return  # its table says so, and the spec was checked by it
     with _as_input_error():
         settings.check_step(is_mean=isinstance(plugin, StrategyFacts) and plugin.is_mean)
 
@@ -151,7 +149,7 @@ def _as_input_error() -> Iterator[None]:
         raise InputError(f"spec.{error}") from None
 
 
-def _made_here(kind: PluginField, name: str, options: Mapping[str, Any] | None) -> Plugin | None:
+def _try_make(kind: PluginField, name: str, options: Mapping[str, Any] | None) -> Plugin | None:
     if name in kind.builtin:
         return None
     try:
@@ -166,6 +164,9 @@ def _made_here(kind: PluginField, name: str, options: Mapping[str, Any] | None) 
 
 
 def _find(kind: PluginField, name: str) -> EntryPoint:
+    builtin = kind.builtin.get(name)
+    if builtin and builtin.code:
+        return EntryPoint(name, f"{kind.home}.{builtin.code}", kind.group)
     points = [point for point in entry_points(group=kind.group) if point.name == name]
     if not points:
         known = [*kind.builtin, *kind.names()]
@@ -197,10 +198,10 @@ def _load(kind: PluginField, point: EntryPoint) -> type[Plugin]:
             f"{kind.field}: got '{point.name}' of package {_package(point)}, which cannot be "
             f"loaded here ({reason}), expected {point.value} with all that it imports"
         ) from error
-    return _checked(kind, point, plugin)
+    return _check_class(kind, point, plugin)
 
 
-def _checked(kind: PluginField, point: EntryPoint, plugin: Any) -> type[Plugin]:
+def _check_class(kind: PluginField, point: EntryPoint, plugin: Any) -> type[Plugin]:
     if not (isinstance(plugin, type) and issubclass(plugin, kind.base)):
         raise PermanentError(
             f"{kind.field}: got '{point.name}', but {point.value} is no {kind.whole}"
@@ -213,10 +214,12 @@ def _checked(kind: PluginField, point: EntryPoint, plugin: Any) -> type[Plugin]:
     return plugin
 
 
-def _made(plugin: type[Plugin], kind: PluginField, options: Mapping[str, Any] | None) -> Plugin:
+def _make_with_options(
+    plugin: type[Plugin], model: type[Model], kind: PluginField, options: Mapping[str, Any] | None
+) -> Plugin:
     where = ("spec", kind.path[0], "options")
     try:
-        return plugin(fit(plugin.Options, dict(options or {}), where))
+        return plugin(validate_model(model, dict(options or {}), where))
     except (InputError, PermanentError):
         raise
     except Exception as error:  # a model or a constructor of any package may refuse in its own way

@@ -1,4 +1,4 @@
-"""Every field of Hansa's objects as the reference describes it, read from the models.
+"""Reference entries of every field of Hansa's objects, read from the models.
 
 `docs/reference.md`, `docs/reference-member.md` and `hansa explain` are made from this, so none can
 differ from the others, or from what is checked.
@@ -17,7 +17,7 @@ from hansa.api.status import CurrentRound, RoundEnvironment, RoundSettings
 from hansa.manifests.cel import FIXED_IN_MEMBER
 from hansa.manifests.crd import FEDERATION, CrdDefinition
 from hansa.validation import messages
-from hansa.validation.json_schema import Schema, flat
+from hansa.validation.json_schema import Schema, flatten_schema
 
 NEVER = "never"
 NEXT_ROUND = "from the next round"
@@ -26,7 +26,7 @@ ONLY_GROWS = "at once, and only upwards"
 BY_FIELD = "see its fields"
 CHANGES = {
     NEVER: "it cannot change after the object was made",
-    NEXT_ROUND: "an open round goes on with the settings that it opened with",
+    NEXT_ROUND: "an open round keeps the settings that it opened with",
     AT_ONCE: "a Job that runs already keeps what it was made with",
 }
 """When a changed field begins to count, and what that means."""
@@ -76,145 +76,141 @@ class ReferenceField:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; what a field does not have is left out."""
-        given = {
-            "path": self.path,
-            "type": self.type,
-            "required": self.is_required,
-            "default": self.default,
-            "allowed": self.allowed,
-            "change": self.change,
-            "description": self.description,
-            "fields": [entry.to_json() for entry in self.fields],
-        }
+        given = {{"is_required": "required"}.get(name, name): v for name, v in vars(self).items()}
+        given["fields"] = [entry.to_json() for entry in self.fields]
         return {key: value for key, value in given.items() if value not in ("", None, [])}
 
 
 @cache
-def spec(kind: CrdDefinition = FEDERATION) -> ReferenceField:
+def describe_spec(kind: CrdDefinition = FEDERATION) -> ReferenceField:
     """The spec of a kind with all its fields."""
-    return _entry(flat(kind.spec), "spec", kind, is_required=True)
+    return _build_entry(flatten_schema(kind.spec), "spec", kind, is_required=True)
 
 
 @cache
-def status(kind: CrdDefinition = FEDERATION) -> ReferenceField:
+def describe_status(kind: CrdDefinition = FEDERATION) -> ReferenceField:
     """The status of a kind with all its fields."""
-    return _entry(flat(kind.status), "status", kind)
+    return _build_entry(flatten_schema(kind.status), "status", kind)
 
 
-def every(entry: ReferenceField) -> Iterator[ReferenceField]:
+def walk_fields(entry: ReferenceField) -> Iterator[ReferenceField]:
     """The field and all fields below it."""
     yield entry
     for each in entry.fields:
-        yield from every(each)
+        yield from walk_fields(each)
 
 
 def find(path: str, kind: CrdDefinition = FEDERATION) -> ReferenceField | None:
     """The field of that path; `[]`, `[0]` and `[maze]` may follow a list and need not."""
-    tops = (spec(kind), status(kind))
-    entries = {_plain(each.path): each for top in tops for each in every(top)}
-    return entries.get(_plain(path))
+    tops = (describe_spec(kind), describe_status(kind))
+    entries = {_normalize(each.path): each for top in tops for each in walk_fields(top)}
+    return entries.get(_normalize(path))
 
 
-def nearest(path: str, kind: CrdDefinition = FEDERATION) -> list[str]:
+def suggest_paths(path: str, kind: CrdDefinition = FEDERATION) -> list[str]:
     """Paths that were probably meant: the same name elsewhere first, then similar paths."""
-    paths = [each.path for top in (spec(kind), status(kind)) for each in every(top)]
-    plain = {_plain(each): each for each in reversed(paths)}
-    wanted = _plain(path)
-    same = [each for each in paths if _plain(each).endswith(f".{wanted}")]
+    paths = [
+        each.path
+        for top in (describe_spec(kind), describe_status(kind))
+        for each in walk_fields(top)
+    ]
+    plain = {_normalize(each): each for each in reversed(paths)}
+    wanted = _normalize(path)
+    same = [each for each in paths if _normalize(each).endswith(f".{wanted}")]
     close = difflib.get_close_matches(wanted, plain, n=3, cutoff=0.75)
     return list(dict.fromkeys([*same, *(plain[each] for each in close)]))[:3]
 
 
-def _plain(path: str) -> str:
+def _normalize(path: str) -> str:
     return re.sub(r"\[[^\]]*\]", "", path.strip()).strip(".").lower()
 
 
 # -- one field ------------------------------------------------------------------------------------
 
 
-def _entry(
+def _build_entry(
     node: Schema, path: str, kind: CrdDefinition, *, is_required: bool = False
 ) -> ReferenceField:
-    inner, below = (node["items"], f"{path}[]") if _is_list_of_objects(node) else (node, path)
+    is_list = node.get("type") == "array" and "properties" in node.get("items", {})
+    inner, below = (node["items"], f"{path}[]") if is_list else (node, path)
     required = inner.get("required", [])
     fields = [
-        _entry(each, f"{below}.{name}", kind, is_required=name in required)
+        _build_entry(each, f"{below}.{name}", kind, is_required=name in required)
         for name, each in inner.get("properties", {}).items()
     ]
+    is_object = bool(fields) and inner is node
     return ReferenceField(
         path=path,
-        type=_type(node),
+        type=_describe_type(node),
         is_required=is_required,
         default=node.get("default"),
-        allowed="" if fields and inner is node else _allowed(node),
-        change=_change(path, fields, kind) if path.startswith("spec") else "",
+        allowed=""
+        if is_object or _describe_type(node) == "map"
+        else messages.describe_expected(node),
+        change=_find_change(path, fields, kind) if path.startswith("spec") else "",
         description=" ".join(node.get("description", "").split()),
         fields=fields,
     )
 
 
-def _is_list_of_objects(node: Schema) -> bool:
-    return node.get("type") == "array" and "properties" in node.get("items", {})
-
-
-def _type(node: Schema) -> str:
+def _describe_type(node: Schema) -> str:
     if "anyOf" in node:
-        return " or ".join(dict.fromkeys(_type(kind) for kind in node["anyOf"]))
+        return " or ".join(dict.fromkeys(_describe_type(kind) for kind in node["anyOf"]))
     kind = str(node.get("type", "any"))
     if kind == "array":
-        return f"list of {_type(node.get('items', {}))}"
+        return f"list of {_describe_type(node.get('items', {}))}"
     return "map" if kind == "object" and "properties" not in node else kind
-
-
-def _allowed(node: Schema) -> str:
-    """What fits; a map takes anything, and a list says first how many it takes."""
-    if _type(node) == "map":
-        return ""
-    return messages.expected(node)
 
 
 # -- when a change counts -------------------------------------------------------------------------
 
 
-def _change(path: str, fields: list[ReferenceField], kind: CrdDefinition) -> str:
+def _find_change(path: str, fields: list[ReferenceField], kind: CrdDefinition) -> str:
     own = path.removeprefix("spec").removeprefix(".")
     is_federation = kind is FEDERATION
     if is_federation and own == "rounds":
         return ONLY_GROWS
-    if own in (_remembered() if is_federation else FIXED_IN_MEMBER):
+    if own in (_list_immutable_paths() if is_federation else FIXED_IN_MEMBER):
         return NEVER
     below = {each.change for each in fields}
-    if is_federation and (own == "environments" or own in _frozen()):
+    if is_federation and (own == "environments" or own in _list_frozen_paths()):
         return NEXT_ROUND
     if below:
         return below.pop() if len(below) == 1 else BY_FIELD
     if not is_federation:  # each order is judged by what the manifest says at that moment
         return AT_ONCE
     parents = own.split(".")
-    is_frozen = any(".".join(parents[:depth]) in _frozen() for depth in range(1, len(parents)))
+    is_frozen = any(
+        ".".join(parents[:depth]) in _list_frozen_paths() for depth in range(1, len(parents))
+    )
     return NEXT_ROUND if is_frozen else AT_ONCE
 
 
 @cache
-def _remembered() -> frozenset[str]:
+def _list_immutable_paths() -> frozenset[str]:
     """Paths that a run remembers for good, as the code that refuses their changes has them."""
     sample = immutable_fields(FederationSpec.model_validate(_SAMPLE), {})
-    paths = (path.replace("environments.any.", "environments[].") for path in _leaves(sample))
+    paths = (path.replace("environments.any.", "environments[].") for path in _walk_leaves(sample))
     return frozenset({*paths, "environments[].name"} - {"rounds"})
 
 
-def _leaves(data: Any, path: str = "") -> Iterator[str]:
+def _walk_leaves(data: Any, path: str = "") -> Iterator[str]:
     if not isinstance(data, dict):
         yield path
         return
     for key, value in data.items():
-        yield from _leaves(value, f"{path}.{key}" if path else key)
+        yield from _walk_leaves(value, f"{path}.{key}" if path else key)
 
 
 @cache
-def _frozen() -> frozenset[str]:
+def _list_frozen_paths() -> frozenset[str]:
     """Paths that are copied into status.current when a round opens."""
-    settings = {*flat(RoundSettings)["properties"], *flat(CurrentRound)["properties"]}
-    own = {f"environments[].{name}" for name in flat(RoundEnvironment)["properties"]}
-    entries = {f"{name}[]" for name in flat(RoundSettings)["properties"]}
-    return frozenset({*(settings & flat(FederationSpec)["properties"].keys()), *own, *entries})
+    settings = {
+        *flatten_schema(RoundSettings)["properties"],
+        *flatten_schema(CurrentRound)["properties"],
+    }
+    own = {f"environments[].{name}" for name in flatten_schema(RoundEnvironment)["properties"]}
+    entries = {f"{name}[]" for name in flatten_schema(RoundSettings)["properties"]}
+    return frozenset(
+        {*(settings & flatten_schema(FederationSpec)["properties"].keys()), *own, *entries}
+    )

@@ -1,17 +1,17 @@
-"""Code that a base model's folder asks to be run: Hansa runs none, and says so in a sentence."""
+"""Remote code of base models (`trust_remote_code`): Hansa refuses folders that need it."""
 
 import json
 from pathlib import Path
 
 FILES = ("config.json", "tokenizer_config.json")
 KEY = "auto_map"
-"""Names Python of the folder, or of the hub, that transformers would run once somebody says yes."""
+"""Names Python files of the model that transformers would run with trust_remote_code=True."""
 
 
-def asked_for(folder: Path) -> str:
-    """What in the folder asks for code, with what fits; empty: nothing does.
+def find_remote_code(folder: Path) -> str:
+    """Why the folder needs remote code, and how to fix it; empty: it does not.
 
-    A file that cannot be read is for those to refuse who read the whole of it.
+    A file that cannot be read is skipped: whoever loads the model refuses it.
     """
     for name in FILES:
         try:

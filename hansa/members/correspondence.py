@@ -1,17 +1,16 @@
 """All letters between the coordinator and one silo, as evidence: who signed what, and when.
 
-Limits: whoever holds the bucket can take the newest letters away, and then they are not counted.
+Limits: the bucket's owner can take the newest letters away, and then they are not counted.
 Letters of a key that the manifest no longer names count as refused.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from hansa.api.assignment import ClientReport
 from hansa.api.bucket_documents import AuditHead
-from hansa.api.exchange import Exchange, RemoteSilo
-from hansa.api.letters import ANSWERS, ORDERS, Answer, Fault, LetterLog, Rest, Work, run_of
+from hansa.api.letters import ANSWERS, ORDERS, Answer, Fault, LetterLog, Rest, Work, compute_run_id
 from hansa.api.spec import FederationSpec
 from hansa.core.errors import Denied
 from hansa.members.mailbox import LogEntry, Mailbox, NoEntry
@@ -52,8 +51,8 @@ class Correspondence:
     """Why the letters cannot be read."""
 
 
-def box_of(
-    spec: FederationSpec, store: ObjectStore, name: str, log: LetterLog, trusted: tuple[str, ...]
+def open_mailbox(
+    spec: FederationSpec, store: ObjectStore, name: str, log: LetterLog, trusted: Iterable[str]
 ) -> Mailbox:
     """One log of a silo, as a federation's manifest places it."""
     place = spec.require_s3()
@@ -61,13 +60,13 @@ def box_of(
         store=store,
         prefix=place.prefix,
         log=log,
-        run=run_of(place, spec.identity()),
+        run=compute_run_id(place, spec.identity()),
         environment=name,
-        trusted=trusted,
+        trusted=tuple(trusted),
     )
 
 
-def every_object(box: Mailbox) -> Iterator[tuple[LogEntry | NoEntry, bool]]:
+def walk_objects(box: Mailbox) -> Iterator[tuple[LogEntry | NoEntry, bool]]:
     """All objects of a log up to its end, and whether each follows the letter before it."""
     serial, last = 1, ""
     while entry := box.look(serial):
@@ -79,18 +78,22 @@ def every_object(box: Mailbox) -> Iterator[tuple[LogEntry | NoEntry, bool]]:
         serial += 1
 
 
-def correspondence(spec: FederationSpec, store: ObjectStore, name: str) -> Correspondence:
+def read_correspondence(spec: FederationSpec, store: ObjectStore, name: str) -> Correspondence:
     """The letters of one silo, each verified by the keys that the manifest names."""
     member = spec.environment(name).member
     made = Correspondence(environment=name)
     if member is None or spec.exchange is None:
         return made
     try:
-        for entry in _verified(made, box_of(spec, store, name, ORDERS, _keys(spec.exchange))):
+        for entry in _read_verified(
+            made, open_mailbox(spec, store, name, ORDERS, spec.exchange.public_keys)
+        ):
             made.orders += 1
             if isinstance(entry.letter, Work | Rest):
-                made.vouched.append(_vouched(entry.serial, entry.letter))
-        for entry in _verified(made, box_of(spec, store, name, ANSWERS, _keys(member))):
+                made.vouched.append(_build_vouched(entry.serial, entry.letter))
+        for entry in _read_verified(
+            made, open_mailbox(spec, store, name, ANSWERS, member.public_keys)
+        ):
             made.answers += 1
             letter = entry.letter
             if isinstance(letter, Answer) and isinstance(letter.report, ClientReport):
@@ -100,12 +103,8 @@ def correspondence(spec: FederationSpec, store: ObjectStore, name: str) -> Corre
     return made
 
 
-def _keys(party: Exchange | RemoteSilo) -> tuple[str, ...]:
-    return tuple(party.public_keys)
-
-
-def _verified(made: Correspondence, box: Mailbox) -> Iterator[LogEntry]:
-    for entry, follows in every_object(box):
+def _read_verified(made: Correspondence, box: Mailbox) -> Iterator[LogEntry]:
+    for entry, follows in walk_objects(box):
         if isinstance(entry, NoEntry):
             made.refused[entry.fault] += 1
             made.has_unknown_keys |= box.log is ANSWERS and entry.fault == "unknown-key"
@@ -115,7 +114,7 @@ def _verified(made: Correspondence, box: Mailbox) -> Iterator[LogEntry]:
         yield entry
 
 
-def _vouched(serial: int, order: Work | Rest) -> Vouched:
+def _build_vouched(serial: int, order: Work | Rest) -> Vouched:
     """Work for a round comes after all before it; an order to rest may come within a round."""
     before: float | None = None
     if isinstance(order, Work):

@@ -1,4 +1,4 @@
-"""The courier: posts letters, listens, and ends as soon as there is news.
+"""The coordinator's courier: posts letters, listens, and exits as soon as there is news.
 
 It is the only program that holds a signing key, and it runs no code of a world or a model. Each run
 is safe to repeat: letters have equal bytes, and a lost report is read again from the same places.
@@ -10,20 +10,16 @@ from pathlib import Path
 
 from hansa.api import letters
 from hansa.api.assignment import REPORT_LIMIT
-from hansa.api.courier_assignment import Box, CourierReport, CourierTask, Faults, Moved, News
-from hansa.api.exchange import Cursor
-from hansa.api.letters import (
-    ANSWERS,
-    ORDERS,
-    Answer,
-    Failed,
-    LetterLog,
-    Refused,
-    Reply,
-    Rest,
-    Waits,
-    Work,
+from hansa.api.courier_assignment import (
+    CourierAssignment,
+    CourierReport,
+    LetterFaults,
+    LetterSummary,
+    LogAdvance,
+    SiloMail,
 )
+from hansa.api.exchange import Cursor
+from hansa.api.letters import ANSWERS, ORDERS, LetterLog, Reply, Rest, Work
 from hansa.core.errors import PermanentError
 from hansa.crypto.dsse import SigningKey, read_key
 from hansa.members.mailbox import Mailbox, Reading
@@ -32,18 +28,18 @@ from hansa.store.base import ObjectStore
 SETTLE_SECONDS = 2.0
 """After a first letter, others are waited for this long: silos often answer together."""
 LONGEST_SECONDS = 3600.0
-"""A courier without news ends after this; the next one goes on."""
+"""A courier without news exits after this; the next one continues."""
 
 
 def carry(
-    task: CourierTask,
+    task: CourierAssignment,
     store: ObjectStore,
     key: SigningKey,
     *,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> CourierReport:
-    """Post what is to be posted; else listen until there is news or an hour is over."""
+    """Post pending letters; without any, listen until there is news or an hour has passed."""
     if any(box.order for box in task.boxes):
         return _read_all(task, store, _post_all(task, store, key))
     if not task.listens:
@@ -70,7 +66,9 @@ def load_key(path: str) -> SigningKey:
     return read_key(data, f"signing key {path}")
 
 
-def _log(task: CourierTask, store: ObjectStore, log: LetterLog, box: Box) -> Mailbox:
+def _open_log(
+    task: CourierAssignment, store: ObjectStore, log: LetterLog, box: SiloMail
+) -> Mailbox:
     """One of a silo's two logs: ours are the orders, the answers are its own."""
     return Mailbox(
         store=store,
@@ -85,29 +83,29 @@ def _log(task: CourierTask, store: ObjectStore, log: LetterLog, box: Box) -> Mai
 # -- posting ----------------------------------------------------------------------------------
 
 
-def _post_all(task: CourierTask, store: ObjectStore, key: SigningKey) -> CourierReport:
+def _post_all(task: CourierAssignment, store: ObjectStore, key: SigningKey) -> CourierReport:
     """One letter after another, as many as a report can tell of."""
     report = CourierReport()
     for index, box in enumerate(task.boxes):
-        letter = _letter(task, box)
+        letter = _build_letter(task, box)
         if letter is None:
             continue
-        widest = Moved(box=index, serial=2**53, digest="0" * 64, order=box.order, ahead=True)
-        if not _fits(_with(report, posted=[widest])):
+        widest = LogAdvance(box=index, serial=2**53, digest="0" * 64, order=box.order, ahead=True)
+        if not _fits(_extend(report, posted=[widest])):
             break
-        posted = _log(task, store, ORDERS, box).post(letter, box.sent, key)
-        moved = Moved(
+        posted = _open_log(task, store, ORDERS, box).post(letter, box.sent, key)
+        moved = LogAdvance(
             box=index,
             serial=posted.cursor.serial,
             digest=posted.cursor.digest,
             order=box.order if posted.done else None,
             ahead=posted.ahead or None,
         )
-        report = _with(report, posted=[moved])
+        report = _extend(report, posted=[moved])
     return report
 
 
-def _letter(task: CourierTask, box: Box) -> Work | Rest | None:
+def _build_letter(task: CourierAssignment, box: SiloMail) -> Work | Rest | None:
     if box.order is None:
         return None
     if box.order.why:
@@ -134,12 +132,12 @@ def _letter(task: CourierTask, box: Box) -> Work | Rest | None:
 # -- listening --------------------------------------------------------------------------------
 
 
-def _read_all(task: CourierTask, store: ObjectStore, report: CourierReport) -> CourierReport:
+def _read_all(task: CourierAssignment, store: ObjectStore, report: CourierReport) -> CourierReport:
     """What is new in every silo's log, as much as fits a report; none of them waits for another."""
     for index, box in enumerate(task.boxes):
         if _is_full(report):
             break
-        log = _log(task, store, ANSWERS, box)
+        log = _open_log(task, store, ANSWERS, box)
         sent = next((m for m in report.posted if m.box == index), None)
         order = Cursor(serial=sent.serial, digest=sent.digest) if sent else box.sent
         report = _read_box(report, index, log, box.received, order)
@@ -163,42 +161,37 @@ def _read_box(
 
 
 def _add(report: CourierReport, index: int, reading: Reading) -> CourierReport:
-    moved = Moved(box=index, serial=reading.cursor.serial, digest=reading.cursor.digest)
+    moved = LogAdvance(box=index, serial=reading.cursor.serial, digest=reading.cursor.digest)
     others = [m for m in report.read if m.box != index]
-    news = [_news(index, entry.letter) for entry in reading.entries]
+    news = [_build_news(index, entry.letter) for entry in reading.entries]
     faults = [
-        Faults(box=index, code=code, count=count) for code, count in sorted(reading.faults.items())
+        LetterFaults(box=index, code=code, count=count)
+        for code, count in sorted(reading.faults.items())
     ]
     kept = report.model_copy(update={"read": others})
-    return _with(kept, read=[moved], news=news, faults=faults)
+    return _extend(kept, read=[moved], news=news, faults=faults)
 
 
-def _news(index: int, letter: letters.Letter) -> News:
+def _build_news(index: int, letter: letters.Letter) -> LetterSummary:
     """What a plan needs of a letter: codes and numbers, and no digest twice."""
-    fields: dict[str, object] = {"box": index, "kind": letter.kind}  # type: ignore[attr-defined]
+    parts = ("kind", "code", "path", "exit", "report")
+    fields = {name: getattr(letter, name) for name in parts if hasattr(letter, name)}
+    fields["box"] = index
     if isinstance(letter, Reply):
         fields["order"] = letter.order.serial
-    if isinstance(letter, Waits | Refused):
-        fields["code"] = letter.code
-    if isinstance(letter, Refused):
-        fields["path"] = letter.path
-    if isinstance(letter, Failed):
-        fields["exit"] = letter.exit
-    if isinstance(letter, Answer):
-        fields["report"] = letter.report
-    return News.model_validate(fields)
+    return LetterSummary.model_validate(fields)
 
 
-def _with(report: CourierReport, **parts: Sequence[object]) -> CourierReport:
+def _extend(report: CourierReport, **parts: Sequence[object]) -> CourierReport:
     update = {name: [*getattr(report, name), *more] for name, more in parts.items()}
     return report.model_copy(update=update)
 
 
-def _fits(report: CourierReport) -> bool:
-    return len(report.model_dump_json(by_alias=True, exclude_none=True).encode()) <= REPORT_LIMIT
+def _fits(report: CourierReport, spare: int = 0) -> bool:
+    size = len(report.model_dump_json(by_alias=True, exclude_none=True).encode())
+    return size <= REPORT_LIMIT - spare
 
 
 def _is_full(report: CourierReport) -> bool:
     """Whether another answer would no longer fit."""
-    size = len(report.model_dump_json(by_alias=True, exclude_none=True).encode())
-    return size > REPORT_LIMIT - 1000
+    return not _fits(report, spare=1000)

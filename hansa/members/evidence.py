@@ -1,4 +1,4 @@
-"""From letters down to bytes: what orders and answers name is in the bucket as they name it."""
+"""Checks that the objects which orders and answers name are in the bucket with those digests."""
 
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -17,37 +17,41 @@ from hansa.store.documents import MOST_BYTES
 from hansa.store.sealed import FILES
 
 
-def contradictions(
+def find_contradictions(
     store: ObjectStore, prefix: str, environment: str, letters: Iterable[Letter]
 ) -> Iterator[str]:
-    """A sentence for each object that is gone, or is not what a letter says of it."""
+    """A sentence for each object that is gone, or differs from what a letter says."""
     for letter in letters:
         if isinstance(letter, Work):
-            yield from _start(store, prefix, environment, letter)
+            yield from _check_start(store, prefix, environment, letter)
         if isinstance(letter, Answer):
-            yield from _answer(store, prefix, environment, letter)
+            yield from _check_answer(store, prefix, environment, letter)
 
 
-def _start(store: ObjectStore, prefix: str, environment: str, order: Work) -> Iterator[str]:
+def _check_start(store: ObjectStore, prefix: str, environment: str, order: Work) -> Iterator[str]:
     start = order.assignment.start
     if not start.round:
         return
     folder = bucket_keys.global_folder(prefix, start.round)
     if order.assignment.own_start:
         folder = bucket_keys.update_folder(prefix, environment, start.round)
-    yield from _compared(store, folder + bucket_keys.ADAPTER, start.sha256, f"order {order.serial}")
+    yield from _check_object(
+        store, folder + bucket_keys.ADAPTER, start.sha256, f"order {order.serial}"
+    )
 
 
-def _answer(store: ObjectStore, prefix: str, environment: str, answer: Answer) -> Iterator[str]:
+def _check_answer(
+    store: ObjectStore, prefix: str, environment: str, answer: Answer
+) -> Iterator[str]:
     who = f"answer {answer.serial}"
     for name, digest in sorted(answer.evaluations.items()):
         key = f"{bucket_keys.evaluation_root(prefix, environment)}{name}.json"
-        yield from _compared(store, key, digest, who)
+        yield from _check_object(store, key, digest, who)
     if not isinstance(answer.report, ClientReport):
         return
     folder = bucket_keys.update_folder(prefix, environment, answer.report.round)
     key = folder + bucket_keys.masked_manifest(answer.report.epoch or 0)
-    wrong = list(_compared(store, key, answer.report.manifest, who))
+    wrong = list(_check_object(store, key, answer.report.manifest, who))
     yield from wrong
     if wrong:
         return
@@ -57,34 +61,28 @@ def _answer(store: ObjectStore, prefix: str, environment: str, answer: Answer) -
         yield f"{key}: {who} names it, and it is no manifest of an update"
         return
     for name, entry in sorted(manifest.files.items()):
-        if manifest.sealed_to and name in FILES:
-            yield from _measured(store, folder + name, sealed_size(entry.size), key)
-        else:
-            yield from _compared(store, folder + name, entry.sha256, key)
+        is_sealed = manifest.sealed_to and name in FILES
+        said = sealed_size(entry.size) if is_sealed else entry.sha256
+        yield from _check_object(store, folder + name, said, key)
 
 
-def _measured(store: ObjectStore, key: str, size: int, who: str) -> Iterator[str]:
-    """Of a sealed object only its length can be told without the aggregator's key."""
-    try:
-        got = store.size(key)
-    except NotFound:
-        yield f"{key}: {who} names it, and it is gone"
-        return
-    if got != size:
-        yield f"{key}: got {got} bytes, and what {who} names has {size} once it is sealed"
-
-
-def _compared(store: ObjectStore, key: str, digest: str, who: str) -> Iterator[str]:
+def _check_object(store: ObjectStore, key: str, said: str | int, who: str) -> Iterator[str]:
+    """Compare an object's digest, or its length: of a sealed one no digest can be told without the
+    aggregator's key."""
     try:
         size = store.size(key)
-        got = sha256(store.get(key)) if size <= MOST_BYTES else _streamed(store, key, size)
+        got = size if isinstance(said, int) else _compute_digest(store, key, size)
     except NotFound:
         yield f"{key}: {who} names it, and it is gone"
         return
-    if got != digest:
-        yield f"{key}: got {got}, and {who} says {digest}"
+    if got != said and isinstance(said, int):
+        yield f"{key}: got {got} bytes, and what {who} names has {said} once it is sealed"
+    elif got != said:
+        yield f"{key}: got {got}, and {who} says {said}"
 
 
-def _streamed(store: ObjectStore, key: str, size: int) -> str:
+def _compute_digest(store: ObjectStore, key: str, size: int) -> str:
+    if size <= MOST_BYTES:
+        return sha256(store.get(key))
     with tempfile.TemporaryDirectory() as folder:
         return store.download(key, Path(folder) / "object", size)

@@ -1,7 +1,7 @@
 """An invitation: what a federation asks of a silo, signed by the coordinator, with no secret in it.
 
-The key that signs it stands in it, so the signature alone shows only that nobody changed it on its
-way. That it is the coordinator's, people find out: they compare its fingerprint by another channel.
+The invitation contains its own public key, so the signature only shows that it was not changed.
+That the key is the coordinator's, people verify: they compare its fingerprint elsewhere.
 """
 
 import json
@@ -13,16 +13,16 @@ from pydantic import ValidationError, model_validator
 from hansa.api import constants
 from hansa.api.bucket_documents import Sha256, canonical
 from hansa.api.exchange import PublicKeys
-from hansa.api.letters import run_of
-from hansa.api.member_spec import Agreed, Allowed
+from hansa.api.letters import compute_run_id
+from hansa.api.member_spec import Agreement, AllowedChanges
 from hansa.api.spec import S3, DnsName, FederationName, FederationSpec
 from hansa.api.status import Federation, RoundSettings
 from hansa.core.errors import InputError
 from hansa.core.model import Model
 from hansa.crypto import dsse
 from hansa.crypto.dsse import SigningKey, Unverified
-from hansa.members.allowances import limits_of, parse
-from hansa.validation.messages import first_misfit
+from hansa.members.allowances import build_limits, parse_allowances
+from hansa.validation.messages import describe_first_misfit
 from hansa.version import __version__
 
 PAYLOAD_TYPE = "application/vnd.hansa.invitation.v1+json"
@@ -30,7 +30,7 @@ MOST_BYTES = 64 * 1024
 
 
 class Invitation(Model):
-    """Everything that a silo's owner agrees to, or not."""
+    """Everything that a silo's owner is asked to agree to."""
 
     version: Literal[1] = 1
     """Version of this document."""
@@ -44,16 +44,16 @@ class Invitation(Model):
     """The bucket; its address may be another one for the silo."""
     public_keys: PublicKeys
     """Keys that sign orders."""
-    agreed: Agreed
+    agreed: Agreement
     """What orders will ask for."""
-    allow: Allowed | None = None
+    allow: AllowedChanges | None = None
     """What the owner is asked to allow beyond that; nothing of it counts before they say so."""
     program: str
     """Version of the coordinator's program."""
 
     @model_validator(mode="after")
-    def _names_what_there_is(self) -> Self:
-        if self.allow and (wrong := self.allow.misnamed()):
+    def _check_allowances(self) -> Self:
+        if self.allow and (wrong := self.allow.find_unknown_path()):
             raise ValueError(wrong)
         return self
 
@@ -72,24 +72,24 @@ def invite(federation: Federation, name: str, key: SigningKey, allow: Sequence[s
             f"--key: got the key {key.public}, expected one of spec.exchange.publicKeys"
         )
     place = spec.storage.s3.model_copy(update={"credentials_secret": None, "ca_secret": None})
-    agreed = _agreed(spec)
+    agreed = _build_agreed(spec)
     made = Invitation(
         federation=federation.metadata.name,
-        run=run_of(spec.storage.s3, spec.identity()),
+        run=compute_run_id(spec.storage.s3, spec.identity()),
         environment=name,
         storage=place,
         public_keys=spec.exchange.public_keys,
         agreed=agreed,
-        allow=parse(allow, agreed),
+        allow=parse_allowances(allow, agreed),
         program=__version__,
     )
-    return dsse.seal(key, PAYLOAD_TYPE, canonical(made.to_json()))
+    return dsse.sign_envelope(key, PAYLOAD_TYPE, canonical(made.to_json()))
 
 
-def _agreed(spec: FederationSpec) -> Agreed:
-    settings = RoundSettings.of(spec)
+def _build_agreed(spec: FederationSpec) -> Agreement:
+    settings = RoundSettings.from_spec(spec)
     experience = settings.experience.model_copy(update={"demonstrations_from": None})
-    return Agreed(
+    return Agreement(
         seed=spec.seed,
         rounds=spec.rounds,
         model=spec.model,
@@ -98,29 +98,29 @@ def _agreed(spec: FederationSpec) -> Agreed:
     )
 
 
-def opened(data: bytes, name: str) -> tuple[Invitation, str]:
+def open_invitation(data: bytes, name: str) -> tuple[Invitation, str]:
     """An invitation and the key that signed it, which is one of those that it names."""
     if len(data) > MOST_BYTES:
         raise InputError(f"{name}: got {len(data)} bytes, expected an invitation of at most 64 KiB")
     try:
-        payload = json.loads(dsse.unverified_payload(data))
+        payload = json.loads(dsse.read_unverified_payload(data))
         claimed = Invitation.model_validate(payload)
     except (Unverified, ValueError) as error:
-        why = first_misfit(error) if isinstance(error, ValidationError) else "it is none"
+        why = describe_first_misfit(error) if isinstance(error, ValidationError) else "it is none"
         raise InputError(
             f"{name}: {why}, expected an invitation",
             hint="the coordinator makes one with `hansa invite`",
         ) from None
     for key in claimed.public_keys:
         try:
-            dsse.verified(data, PAYLOAD_TYPE, [key])
+            dsse.verify_envelope(data, PAYLOAD_TYPE, [key])
         except Unverified:
             continue
         return claimed, key
     raise InputError(f"{name}: it is not signed by a key that it names, so somebody changed it")
 
 
-def member_of(invitation: Invitation, own_key: str, world: str) -> dict[str, Any]:
+def build_member_manifest(invitation: Invitation, own_key: str, world: str) -> dict[str, Any]:
     """The FederationMember that a silo's owner completes: world and stores are theirs to say."""
     return {
         "apiVersion": constants.API_VERSION,
@@ -137,6 +137,6 @@ def member_of(invitation: Invitation, own_key: str, world: str) -> dict[str, Any
             "publicKeys": [own_key],
             "world": world,
             "agreed": invitation.agreed.to_json(),
-            **({"limits": limits_of(invitation.allow)} if invitation.allow else {}),
+            **({"limits": build_limits(invitation.allow)} if invitation.allow else {}),
         },
     }

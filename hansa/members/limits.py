@@ -5,6 +5,7 @@ agreement does not know is refused. The sentence stays in the silo; the coordina
 and the field's path.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,13 +14,13 @@ from hansa.api.letters import Veto
 from hansa.api.member_spec import Limits, MemberSpec
 from hansa.api.member_status import SiloUsage
 from hansa.api.spec import Evaluation, differences
-from hansa.validation.messages import got
+from hansa.validation.messages import describe_value
 
 _BLANK = (
     *("world", "options", "demonstrations_from", "experience_storage", "endpoint"),
     "own_manifest",
 )
-"""What an order leaves out, since it is the silo's own affair."""
+"""Fields that an order must leave empty, since the silo sets them."""
 _ABSENT = "nothing"
 
 
@@ -40,28 +41,20 @@ class OrderRefusal:
         return f"{self.path}: got {self.came}, allowed {self.fits}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Usage:
-    """What the silo has done for a federation so far."""
-
-    rounds: int = 0
-    """Different rounds that it has taken on."""
-    newest: int = 0
-    """The newest of them: an older one that is asked for again costs nothing."""
-    episodes: int = 0
-    """Episodes that these asked for at most."""
+def judge(order: Assignment, member: MemberSpec, usage: SiloUsage) -> OrderRefusal | None:
+    """The first reason to refuse an order, or None; `usage` is without this order."""
+    return (
+        _check_place(order, member)
+        or _check_settings(order, member)
+        or _check_budget(order, member, usage)
+    )
 
 
-def judge(order: Assignment, member: MemberSpec, usage: Usage) -> OrderRefusal | None:
-    """The first thing that speaks against an order, or nothing; `usage` is without this order."""
-    return _misplaced(order, member) or _beyond(order, member) or _overspent(order, member, usage)
-
-
-def episodes(order: Assignment) -> int:
+def count_episodes(order: Assignment) -> int:
     """The most episodes that an order can ask for: explored, and evaluated on the way."""
     settings = order.settings
     explored = settings.exploration.tasks_per_round * settings.exploration.samples_per_task
-    measured = _measured(settings.evaluation)
+    measured = _count_measured(settings.evaluation)
     probed = sum(probe.episodes for probe in settings.probes or ())
     if order.role == "evaluate":
         alone = order.alone_rounds * explored + (measured if order.alone_rounds else 0)
@@ -71,13 +64,13 @@ def episodes(order: Assignment) -> int:
     return explored + measured + own + probed
 
 
-def _measured(evaluation: Evaluation) -> int:
+def _count_measured(evaluation: Evaluation) -> int:
     tasks = evaluation.tasks + (evaluation.validation_tasks or 0)
     greedy = evaluation.tasks if evaluation.greedy else 0
     return tasks * evaluation.samples_per_task + greedy
 
 
-def _misplaced(order: Assignment, member: MemberSpec) -> OrderRefusal | None:
+def _check_place(order: Assignment, member: MemberSpec) -> OrderRefusal | None:
     ours, exchange = member.federation, member.storage.s3
     expected: list[tuple[str, Any, Any]] = [
         ("federation", order.federation, ours.name),
@@ -87,11 +80,11 @@ def _misplaced(order: Assignment, member: MemberSpec) -> OrderRefusal | None:
     ]
     for path, came, fits in expected:
         if came != fits:
-            return OrderRefusal(code="place", path=path, came=got(came), fits=got(fits))
+            return OrderRefusal(
+                code="place", path=path, came=describe_value(came), fits=describe_value(fits)
+            )
     if order.role == "aggregator":
-        return OrderRefusal(
-            code="place", path="role", came=got(order.role), fits="client, evaluate"
-        )
+        return OrderRefusal(code="place", path="role", came="'aggregator'", fits="client, evaluate")
     for field in _BLANK:
         if getattr(order, field):
             alias = Assignment.model_fields[field].alias or field
@@ -99,7 +92,7 @@ def _misplaced(order: Assignment, member: MemberSpec) -> OrderRefusal | None:
     return None
 
 
-def _beyond(order: Assignment, member: MemberSpec) -> OrderRefusal | None:
+def _check_settings(order: Assignment, member: MemberSpec) -> OrderRefusal | None:
     agreed = member.agreed.to_json()
     del agreed["rounds"]  # counted, not compared: no order has it
     wanted: dict[str, Any] = {
@@ -111,18 +104,23 @@ def _beyond(order: Assignment, member: MemberSpec) -> OrderRefusal | None:
     for each in (agreed, wanted):  # read by nobody: a member has its own file, or an expert
         each["settings"]["experience"].pop("demonstrationsFrom", None)
     limits = member.limits
-    for path, ours in _leaves(wanted):
+    for path, ours in _list_leaves(wanted):
         if path in limits.most and not _is_within(ours, limits.most[path]):
             return OrderRefusal(
-                code="most", path=path, came=got(ours), fits=f"at most {limits.most[path]:g}"
+                code="most",
+                path=path,
+                came=describe_value(ours),
+                fits=f"at most {limits.most[path]:g}",
             )
         if path in limits.only and ours not in limits.only[path]:
-            allowed = " or ".join(got(each) for each in limits.only[path])
-            return OrderRefusal(code="only", path=path, came=got(ours), fits=allowed)
+            allowed = " or ".join(describe_value(each) for each in limits.only[path])
+            return OrderRefusal(code="only", path=path, came=describe_value(ours), fits=allowed)
     for path, theirs, ours in differences(agreed, wanted):
         if not _is_named(path, ours, limits) or _is_masked(path, theirs):
-            came, fits = (_ABSENT if each is None else got(each) for each in (ours, theirs))
-            return OrderRefusal(code="differs", path=_tabled(path), came=came, fits=fits)
+            came, fits = (
+                _ABSENT if each is None else describe_value(each) for each in (ours, theirs)
+            )
+            return OrderRefusal(code="differs", path=_shorten_path(path), came=came, fits=fits)
     return None
 
 
@@ -132,23 +130,19 @@ def _is_masked(path: str, agreed: Any) -> bool:
     return path.startswith("settings.aggregation.secure") and agreed is not None
 
 
-def _tabled(path: str) -> str:
-    """The field that a letter can name: keys of a plug-in's options are a party's own text."""
+def _shorten_path(path: str) -> str:
+    """The path that a letter can name: a plug-in's option keys are free text of a party."""
     head, options, _ = path.partition(".options.")
     return f"{head}.options" if options else path
 
 
-def _leaves(document: dict[str, Any], path: str = "") -> list[tuple[str, Any]]:
-    """Every field that is no mapping, by its path."""
-    return [
-        leaf
-        for key, value in sorted(document.items())
-        for leaf in (
-            _leaves(value, f"{path}{key}.")
-            if isinstance(value, dict)
-            else [(f"{path}{key}", value)]
-        )
-    ]
+def _list_leaves(document: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every field that is not a mapping, by its path."""
+    for key, value in sorted(document.items()):
+        if isinstance(value, dict):
+            yield from _list_leaves(value, f"{path}{key}.")
+        else:
+            yield f"{path}{key}", value
 
 
 def _is_within(value: Any, most: float) -> bool:
@@ -162,27 +156,18 @@ def _is_named(path: str, ours: Any, limits: Limits) -> bool:
     return ours is not None and (path in limits.most or path in limits.only)
 
 
-def _overspent(order: Assignment, member: MemberSpec, usage: Usage) -> OrderRefusal | None:
+def _check_budget(order: Assignment, member: MemberSpec, usage: SiloUsage) -> OrderRefusal | None:
     rounds, limits = member.most_rounds, member.limits
     if order.role == "client" and order.round <= usage.newest:
         return None
-    if order.role == "client" and usage.rounds + 1 > rounds:
-        return OrderRefusal(
-            code="budget", path="rounds", came=f"{usage.rounds + 1}", fits=f"at most {rounds:g}"
-        )
-    if order.alone_rounds > rounds:
-        came = f"{order.alone_rounds} rounds alone"
-        return OrderRefusal(
-            code="budget", path="aloneRounds", came=came, fits=f"at most {rounds:g}"
-        )
-    total = usage.episodes + episodes(order)
-    if limits.episodes and total > limits.episodes:
-        return OrderRefusal(
-            code="budget", path="episodes", came=f"{total}", fits=f"at most {limits.episodes}"
-        )
+    total = usage.episodes + count_episodes(order)
+    budgets = (
+        ("rounds", usage.rounds + 1 if order.role == "client" else 0, "", rounds, f"{rounds:g}"),
+        ("aloneRounds", order.alone_rounds, " rounds alone", rounds, f"{rounds:g}"),
+        ("episodes", total, "", limits.episodes or total, f"{limits.episodes}"),
+    )
+    for path, came, unit, most, fits in budgets:
+        if came > most:
+            asked = f"{came}{unit}"
+            return OrderRefusal(code="budget", path=path, came=asked, fits=f"at most {fits}")
     return None
-
-
-def used(usage: SiloUsage) -> Usage:
-    """What limits are asked with."""
-    return Usage(rounds=usage.rounds, newest=usage.newest, episodes=usage.episodes)

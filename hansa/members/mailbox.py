@@ -1,7 +1,7 @@
-"""One log of letters in the bucket: read in order from where the reader was, written once each.
+"""One log of letters in the bucket: append-only, and read in order from a cursor.
 
-A log has one writer, and its letters have the serials 1, 2, 3 ... A missing object is the end of it
-for now, so nobody lists the bucket and nothing can be left out unseen. What is no letter is skipped
+A log has one writer, and its letters have the serials 1, 2, 3 ... A missing object is its end for
+now, so the bucket is never listed, and a gap is noticed. Objects that are no letters are skipped
 and counted: garbage under stolen credentials cannot block a log.
 
 Limits: the owner of the bucket can hold letters back, or delete them. Then nothing is read and
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from hansa.api import letters
 from hansa.api.bucket_documents import sha256
 from hansa.api.exchange import Cursor
-from hansa.api.letters import Fault, Letter, LetterLog, NoLetter, Reply
+from hansa.api.letters import Fault, InvalidLetter, Letter, LetterLog, Reply
 from hansa.core.errors import Corrupt, NotFound, Precondition, Untrusted
 from hansa.crypto import dsse
 from hansa.crypto.dsse import SigningKey
@@ -40,7 +40,7 @@ class LogEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class NoEntry:
-    """An object in a log that is no letter of it."""
+    """An object in a log that is not one of its letters."""
 
     serial: int
     """Its place."""
@@ -53,23 +53,23 @@ class Reading:
     """What came out of a log."""
 
     cursor: Cursor
-    """Where the next reading goes on."""
+    """Where the next reading continues."""
     entries: list[LogEntry] = field(default_factory=list)
     """Letters, oldest first."""
     faults: Counter[Fault] = field(default_factory=Counter)
     """What was wrong, and how often."""
     more: bool = False
-    """Whether the log may go on: the next reading need not wait."""
+    """Whether the log may continue: the next reading need not wait."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Posted:
-    """What became of a letter that was to be posted."""
+    """The outcome of posting a letter."""
 
     cursor: Cursor
     """The writer's last letter, which is this one where it is `done`."""
     done: bool
-    """False: too much garbage lies there; the next run goes on behind it."""
+    """False: too much garbage is in the way; the next run continues after it."""
     ahead: bool
     """Whether the log has letters of ours that we do not remember: a restored backup, or a twin."""
     faults: Counter[Fault]
@@ -94,17 +94,17 @@ class Mailbox:
     """Public keys of the writer, as the reader's own spec has them."""
 
     def look(self, serial: int) -> LogEntry | NoEntry | None:
-        """What lies at one place; None: nothing yet.
+        """The object with this serial; None: there is none yet.
 
-        What is no letter is read a second time: no checksum of the store covers a range, and a
-        letter that lost a bit on its way would be skipped for good.
+        An invalid object is read a second time: no checksum of the store covers a range, and a
+        letter that was corrupted in transit would be skipped for good.
         """
         data = self._bytes(serial)
         if data is None:
             return None
-        entry = self._judged(serial, data)
+        entry = self._parse_entry(serial, data)
         if isinstance(entry, NoEntry) and (again := self._bytes(serial)) != data:
-            return self._judged(serial, again or b"")
+            return self._parse_entry(serial, again or b"")
         return entry
 
     def holds(self, serial: int, digest: str) -> bool:
@@ -149,29 +149,29 @@ class Mailbox:
         the same is this one: an answer of the store was lost, or a twin was faster. Any other
         letter of ours means that we are behind, and garbage is left behind.
         """
-        self._check(key)
+        self._require_trusted(key)
         faults: Counter[Fault] = Counter()
         ahead = False
         while True:
-            placed = letter.placed(cursor.serial + 1, cursor.digest)
+            placed = letter.place_at(cursor.serial + 1, cursor.digest)
             where = self._key(placed.serial)
             try:
-                self.store.put_if_absent(where, letters.write(self.log, placed, key))
+                self.store.put_if_absent(where, letters.write_letter(self.log, placed, key))
             except Precondition:
                 reading = self.read(cursor, most=None)
             else:
-                cursor = Cursor(serial=placed.serial, digest=letters.digest_of(placed))
+                cursor = Cursor(serial=placed.serial, digest=letters.digest_letter(placed))
                 return Posted(cursor=cursor, done=True, ahead=ahead, faults=faults)
             if reading.cursor == cursor:
                 raise Corrupt(f"{where}: the store says that it exists, and has no such object")
             cursor, ours = reading.cursor, [entry.letter for entry in reading.entries]
             faults.update(reading.faults)
-            is_there = not reading.more and bool(ours) and ours[-1].is_as_good_as(letter)
+            is_there = not reading.more and bool(ours) and ours[-1].has_same_content(letter)
             ahead = ahead or len(ours) > is_there
             if is_there or reading.more:
                 return Posted(cursor=cursor, done=is_there, ahead=ahead, faults=faults)
 
-    def _check(self, key: SigningKey) -> None:
+    def _require_trusted(self, key: SigningKey) -> None:
         if key.public not in self.trusted:
             raise Untrusted(
                 f"signing key: got that of {key.public}, which is not among this party's "
@@ -190,13 +190,13 @@ class Mailbox:
 
     def _digest(self, serial: int) -> str:
         try:
-            return sha256(dsse.unverified_payload(self._bytes(serial) or b""))
+            return sha256(dsse.read_unverified_payload(self._bytes(serial) or b""))
         except dsse.Unverified:
             return ""
 
-    def _judged(self, serial: int, data: bytes) -> LogEntry | NoEntry:
+    def _parse_entry(self, serial: int, data: bytes) -> LogEntry | NoEntry:
         try:
-            letter, digest = letters.read(
+            letter, digest = letters.read_letter(
                 self.log,
                 data,
                 trusted=self.trusted,
@@ -204,7 +204,7 @@ class Mailbox:
                 environment=self.environment,
                 serial=serial,
             )
-        except NoLetter as refusal:
+        except InvalidLetter as refusal:
             return NoEntry(serial=serial, fault=refusal.code)
         return LogEntry(serial=serial, letter=letter, digest=digest)
 

@@ -1,37 +1,37 @@
 """From an order in the bucket to the assignment that a silo's client carries out.
 
-The client does not believe its courier: it reads the order itself, verifies it, and judges it by
-the owner's limits before anything is loaded. What an order leaves open is the silo's own.
+The client does not trust its courier: it reads the order itself, verifies it, and checks it against
+the owner's limits before anything is loaded. What an order leaves open, the silo's spec sets.
 """
 
 from pydantic import ValidationError
 
 from hansa.api.assignment import ENV_ORDER, Assignment
-from hansa.api.letters import FAULTS, ORDERS, Reference, Work
+from hansa.api.letters import FAULTS, ORDERS, LetterLog, Reference, Work
 from hansa.api.member_spec import MemberSpec
-from hansa.api.silo_assignment import SiloWork
+from hansa.api.silo_assignment import SiloClientAssignment
 from hansa.core.errors import OrderRefused, PermanentError, Untrusted
-from hansa.members.limits import judge, used
+from hansa.members.limits import judge
 from hansa.members.mailbox import Mailbox, NoEntry
 from hansa.store.base import ObjectStore
-from hansa.validation.messages import first_misfit
+from hansa.validation.messages import describe_first_misfit
 
 
-def carried_out(text: str) -> Assignment:
+def load_ordered_assignment(text: str) -> Assignment:
     """The assignment of the order that this process was given."""
     from hansa.store.s3 import S3Store  # a fork has it already
 
     try:
-        work = SiloWork.model_validate_json(text)
+        work = SiloClientAssignment.model_validate_json(text)
     except ValidationError as error:
-        raise PermanentError(f"{ENV_ORDER}: {first_misfit(error)}") from None
-    return assignment_of(work, S3Store(work.member.storage.s3))
+        raise PermanentError(f"{ENV_ORDER}: {describe_first_misfit(error)}") from None
+    return build_assignment(work, S3Store(work.member.storage.s3))
 
 
-def assignment_of(work: SiloWork, store: ObjectStore) -> Assignment:
+def build_assignment(work: SiloClientAssignment, store: ObjectStore) -> Assignment:
     """The order as an assignment, whole; Refused or Untrusted where it is not to be carried out."""
-    order = _read(work.member, work.order, store)
-    refusal = judge(order.assignment, work.member, used(work.usage))
+    order = _read_order(work.member, work.order, store)
+    refusal = judge(order.assignment, work.member, work.usage)
     if refusal:
         raise OrderRefused(
             f"this silo's limits do not allow the order: {refusal}; nothing was loaded"
@@ -58,23 +58,24 @@ def complete(order: Assignment, member: MemberSpec, answered: str = "") -> Assig
     )
 
 
-def orders_of(member: MemberSpec, store: ObjectStore) -> Mailbox:
-    """The log that the coordinator writes for this silo."""
+def open_log(member: MemberSpec, log: LetterLog, store: ObjectStore) -> Mailbox:
+    """One of a silo's two logs: the coordinator writes the orders, the silo the answers."""
+    party = member.federation if log is ORDERS else member
     return Mailbox(
         store=store,
         prefix=member.storage.s3.prefix,
-        log=ORDERS,
+        log=log,
         run=member.federation.run,
         environment=member.federation.environment,
-        trusted=tuple(member.federation.public_keys),
+        trusted=tuple(party.public_keys),
     )
 
 
-def _read(member: MemberSpec, order: Reference, store: ObjectStore) -> Work:
-    entry = orders_of(member, store).look(order.serial)
+def _read_order(member: MemberSpec, order: Reference, store: ObjectStore) -> Work:
+    entry = open_log(member, ORDERS, store).look(order.serial)
     where = f"order {order.serial}"
     if entry is None:
-        raise Untrusted(f"{where}: it was taken out of the bucket")
+        raise Untrusted(f"{where}: it was removed from the bucket")
     if isinstance(entry, NoEntry):
         raise Untrusted(f"{where}: {FAULTS[entry.fault]}")
     if entry.digest != order.digest or not isinstance(entry.letter, Work):

@@ -1,6 +1,6 @@
-"""A silo's courier: posts its letters, listens for a newer order, judges it, and ends.
+"""A silo's courier: posts its letters, listens for a newer order, judges it, and exits.
 
-An answer is signed only after what it speaks of was seen in the bucket with the same digests.
+An answer is signed only after the objects that it names were found in the bucket unchanged.
 """
 
 import time
@@ -11,60 +11,65 @@ from hansa.api import bucket_keys, letters
 from hansa.api.assignment import ClientReport
 from hansa.api.bucket_documents import sha256
 from hansa.api.exchange import Cursor
-from hansa.api.letters import ANSWERS, Reference, Rest, Work
+from hansa.api.letters import ANSWERS, ORDERS, Reference, Rest, Work
 from hansa.api.member_spec import MemberSpec
 from hansa.api.member_status import PendingLetter
-from hansa.api.silo_assignment import LONGEST_MESSAGE, NewestOrder, SiloReport, SiloTask
+from hansa.api.silo_assignment import (
+    LONGEST_MESSAGE,
+    NewestOrder,
+    SiloCourierAssignment,
+    SiloReport,
+)
 from hansa.core.errors import HansaError, LogReplaced, PermanentError, Untrusted
 from hansa.crypto.dsse import SigningKey
 from hansa.members.courier import LONGEST_SECONDS
-from hansa.members.limits import episodes, judge, used
+from hansa.members.limits import count_episodes, judge
 from hansa.members.mailbox import LogEntry, Mailbox
-from hansa.members.order import orders_of
+from hansa.members.order import open_log
 from hansa.plan import member_trouble as trouble
 from hansa.store.base import ObjectStore
 from hansa.version import __version__
 
 
 def carry(
-    task: SiloTask,
+    task: SiloCourierAssignment,
     store: ObjectStore,
     key: SigningKey,
     *,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> SiloReport:
-    """Post what is to be posted; else listen until there is a newer order or an hour is over."""
+    """Post pending letters; without any, listen until a newer order comes or an hour has passed."""
     try:
         return _carry(task, store, key, sleep, clock)
     except HansaError as error:
-        error.report = trouble.report(error)  # type: ignore[attr-defined]  # which programs write as well
+        error.report = trouble.build_report(error)  # type: ignore[attr-defined]  # which programs write as well
         raise
 
 
 def _carry(
-    task: SiloTask,
+    task: SiloCourierAssignment,
     store: ObjectStore,
     key: SigningKey,
     sleep: Callable[[float], None],
     clock: Callable[[], float],
 ) -> SiloReport:
-    log = orders_of(task.member, store)
+    log = open_log(task.member, ORDERS, store)
     _check_log(log, task.received, task.order)
     if task.post:
         written = _post_all(task, store, key)
-        read = _read(task, log)
+        read = _read_newest(task, log)
         faults = Counter(dict(written.faults)) + Counter(dict(read.faults))
-        kept = written.model_dump(include={"sent", "posted", "ahead"})
-        return read.model_copy(update={**kept, "sent": written.sent, "faults": _faults(faults)})
+        kept = {"sent": written.sent, "posted": written.posted, "ahead": written.ahead}
+        return read.model_copy(update={**kept, "faults": sorted(faults.items())})
     until = clock() + LONGEST_SECONDS
-    while (report := _read(task, log)) == SiloReport() and clock() < until:
+    while (report := _read_newest(task, log)) == SiloReport() and clock() < until:
         sleep(task.member.poll_seconds)
     return report
 
 
 def _check_log(log: Mailbox, received: Cursor, order: Reference | None) -> None:
-    """What was read once must still be there: else somebody made the bucket anew, or lies."""
+    """Orders that were read must still be there: otherwise the bucket was recreated or changed."""
     gone = 0
     if order and not log.holds(order.serial, order.digest):
         gone = order.serial
@@ -73,13 +78,13 @@ def _check_log(log: Mailbox, received: Cursor, order: Reference | None) -> None:
     if gone:
         raise LogReplaced(
             f"order {gone}: it is gone from the bucket or is another one now, "
-            "so nothing is done any more",
-            hint="ask the coordinator; if the bucket was made anew, make this member anew, too",
+            "so no order is carried out",
+            hint="ask the coordinator; if the bucket was recreated, recreate this member too",
         )
 
 
-def _read(task: SiloTask, log: Mailbox) -> SiloReport:
-    """The newest order: whoever was away long does not work for rounds that are closed."""
+def _read_newest(task: SiloCourierAssignment, log: Mailbox) -> SiloReport:
+    """The newest order; older ones are for rounds that are closed."""
     cursor = start = task.received
     newest: LogEntry | None = None
     faults: Counter[str] = Counter()
@@ -94,17 +99,13 @@ def _read(task: SiloTask, log: Mailbox) -> SiloReport:
         return SiloReport()
     return SiloReport(
         received=cursor,
-        newest=_newest(task, newest) if newest else None,
+        newest=_build_newest(task, newest) if newest else None,
         missed=newest is not None and getattr(newest.letter, "why", "") == "missed",
-        faults=_faults(faults),
+        faults=sorted(faults.items()),
     )
 
 
-def _faults(counted: Counter[str]) -> list[tuple[str, int]]:
-    return sorted(counted.items())
-
-
-def _newest(task: SiloTask, entry: LogEntry) -> NewestOrder:
+def _build_newest(task: SiloCourierAssignment, entry: LogEntry) -> NewestOrder:
     order = Reference(serial=entry.serial, digest=entry.digest)
     letter = entry.letter
     if isinstance(letter, Rest):
@@ -112,13 +113,13 @@ def _newest(task: SiloTask, entry: LogEntry) -> NewestOrder:
     if not isinstance(letter, Work):
         raise PermanentError(f"order {entry.serial}: got a letter of another kind")
     assignment = letter.assignment
-    refusal = judge(assignment, task.member, used(task.usage))
+    refusal = judge(assignment, task.member, task.usage)
     return NewestOrder(
         order=order,
         kind="work",
         role="client" if assignment.role == "client" else "evaluate",
         round=assignment.round,
-        episodes=episodes(assignment),
+        episodes=count_episodes(assignment),
         round_seconds=letter.round_seconds,
         veto=refusal.code if refusal else None,
         path=refusal.path if refusal else "",
@@ -129,30 +130,23 @@ def _newest(task: SiloTask, entry: LogEntry) -> NewestOrder:
 # -- posting ----------------------------------------------------------------------------------
 
 
-def _post_all(task: SiloTask, store: ObjectStore, key: SigningKey) -> SiloReport:
+def _post_all(task: SiloCourierAssignment, store: ObjectStore, key: SigningKey) -> SiloReport:
     member = task.member
-    log = Mailbox(
-        store=store,
-        prefix=member.storage.s3.prefix,
-        log=ANSWERS,
-        run=member.federation.run,
-        environment=member.federation.environment,
-        trusted=tuple(member.public_keys),
-    )
+    log = open_log(member, ANSWERS, store)
     cursor = task.sent
     faults: Counter[str] = Counter()
     count, ahead = 0, False
     for letter in task.post:
-        posted = log.post(_letter(member, letter, store), cursor, key)
+        posted = log.post(_build_letter(member, letter, store), cursor, key)
         faults.update(posted.faults)
         cursor, ahead = posted.cursor, ahead or posted.ahead
         if not posted.done:
             break
         count += 1
-    return SiloReport(sent=cursor, posted=count, ahead=ahead, faults=_faults(faults))
+    return SiloReport(sent=cursor, posted=count, ahead=ahead, faults=sorted(faults.items()))
 
 
-def _letter(member: MemberSpec, letter: PendingLetter, store: ObjectStore) -> letters.Letter:
+def _build_letter(member: MemberSpec, letter: PendingLetter, store: ObjectStore) -> letters.Letter:
     """The whole letter; an answer with the digests of what it speaks of, read from the bucket."""
     fields = letter.model_dump(exclude_defaults=True, exclude={"report"})
     fields |= {"run": member.federation.run, "environment": member.federation.environment}
@@ -163,12 +157,14 @@ def _letter(member: MemberSpec, letter: PendingLetter, store: ObjectStore) -> le
     if letter.kind == "failed":
         fields |= {"exit": letter.exit, "attempts": letter.attempts}
     if letter.report:
-        fields |= {"report": letter.report, "evaluations": _evidence(member, letter, store)}
+        fields |= {"report": letter.report, "evaluations": _collect_evidence(member, letter, store)}
     made: letters.Letter = ANSWERS.kinds.validate_python(fields)
     return made
 
 
-def _evidence(member: MemberSpec, letter: PendingLetter, store: ObjectStore) -> dict[str, str]:
+def _collect_evidence(
+    member: MemberSpec, letter: PendingLetter, store: ObjectStore
+) -> dict[str, str]:
     """Digests of the evaluations that an answer tells of, once its update was seen."""
     prefix, name = member.storage.s3.prefix, member.federation.environment
     report = letter.report
@@ -182,6 +178,6 @@ def _evidence(member: MemberSpec, letter: PendingLetter, store: ObjectStore) -> 
         at = report.evaluation.round
         digests[f"{at:05d}"] = sha256(store.get(bucket_keys.evaluation(prefix, name, at)))
     if isinstance(report, ClientReport) and report.own:
-        own = bucket_keys.own_evaluation(prefix, name, report.round)
+        own = bucket_keys.evaluation(prefix, name, report.round, own=True)
         digests[f"{report.round:05d}-own"] = sha256(store.get(own))
     return digests

@@ -1,4 +1,4 @@
-"""One party's way through a round: to its answer, to its next attempt, or out of the round.
+"""One party's Jobs in a round: until it has answered, is retried, or has failed.
 
 A part of `plan()`, and as pure: no I/O, no clock, no randomness.
 """
@@ -10,18 +10,17 @@ from hansa.api.assignment import ClientReport, EvaluateReport
 from hansa.api.constants import ANSWERED, CONCLUDED
 from hansa.api.jobs import ObservedJob
 from hansa.api.status import Attempts, CurrentRound, FederationStatus, RoundEnvironment
-from hansa.core.exits import facts
 from hansa.plan import remote_silos
 from hansa.plan.builder import Draft
-from hansa.plan.job_requests import for_environment
+from hansa.plan.job_requests import build_client_assignment
 from hansa.plan.policy import deadline, drift, retry
 from hansa.plan.summary import record_answer, record_evaluation, record_personal
 
 
-def step_all(
+def advance_all(
     draft: Draft, status: FederationStatus, current: CurrentRound
 ) -> tuple[FederationStatus, CurrentRound]:
-    """Every environment of the round one step forward; those that left the spec are dropped."""
+    """Advance every environment of the round; drop those that are no longer in the spec."""
     names_ = {e.name for e in draft.federation.spec.environments}
     present = [e for e in current.environments if e.name in names_]
     current = current.model_copy(update={"environments": present})
@@ -35,9 +34,9 @@ def step_all(
         else:
             job = draft.want(current, environment, environment.name)
         if job and job.started_at:
-            first = deadline.earliest(current.started_at, job.started_at)
+            first = deadline.find_earliest(current.started_at, job.started_at)
             current = current.model_copy(update={"started_at": first})
-        environment = with_block(_step(draft, current, environment, job), job)
+        environment = set_blocked(_advance(draft, current, environment, job), job)
         if job and job.report and environment.state in ANSWERED:
             status = _record(status, environment, job)
         if environment.remote and environment.state == "Failed":
@@ -49,8 +48,8 @@ def step_all(
 _OF = TypeVar("_OF", bound=Attempts)
 
 
-def with_block(of: _OF, job: ObservedJob | None) -> _OF:
-    """The party with what only a person can change about its Job that waits to start."""
+def set_blocked(of: _OF, job: ObservedJob | None) -> _OF:
+    """The party with the reason why its Job waits for a person, if it does."""
     waits = job and job.state == "starting" and job.reason == "ConsentMissing"
     return of.model_copy(update={"blocked": job.message if job and waits else ""})
 
@@ -69,7 +68,7 @@ def _record(
     return drift.record(record_evaluation(status, of, evaluation), of, evaluation)
 
 
-def _step(
+def _advance(
     draft: Draft, current: CurrentRound, environment: RoundEnvironment, job: ObservedJob | None
 ) -> RoundEnvironment:
     """One environment's next state, from what is seen of its present Job."""
@@ -80,52 +79,51 @@ def _step(
         return environment.model_copy(update={"state": "Queued", "message": job.message})
     if job.state == "starting":
         patience = current.participation.start_timeout_seconds
-        end = deadline.ends_at(job.created_at, patience)
+        end = deadline.compute_end(job.created_at, patience)
         if deadline.is_over(end, draft.now):
             reason = f"did not start within {patience} s: {job.message or 'no reason was given'}"
-            return _failed(draft, current, environment, job, reason)
+            return _handle_failure(draft, current, environment, job, reason)
         draft.wake(end)
         return environment.model_copy(update={"state": "Starting", "message": job.message})
     if job.state == "running":
         return environment.model_copy(update={"state": "Running", "message": ""})
     if job.state == "succeeded":
-        return _answered(draft, current, environment, job)
-    reason = job.message or facts(job.exit_code).help
-    return _failed(draft, current, environment, job, reason)
+        return _handle_answer(draft, current, environment, job)
+    return _handle_failure(draft, current, environment, job, retry.explain_failure(job))
 
 
-def _answered(
+def _handle_answer(
     draft: Draft, current: CurrentRound, environment: RoundEnvironment, job: ObservedJob
 ) -> RoundEnvironment:
     """A finished Job's answer; a lost report is fetched by running the Job again.
 
-    One that speaks of another Job's work is as good as lost.
+    A report about another assignment counts as lost.
     """
     report = job.report
-    assignment = for_environment(draft.federation, current, environment.name)
+    assignment = build_client_assignment(draft.federation, current, environment.name)
     if isinstance(report, EvaluateReport) and report.answers(assignment):
         return environment.model_copy(update={"state": "Updated", "message": ""})
     if isinstance(report, ClientReport) and report.answers(assignment):
         state = "Updated" if report.trained else "Empty"
         done = {"state": state, "manifest": report.manifest, "message": ""}
-        own = report.own.ratio if report.own else environment.own  # known, where it masks again
+        own = report.own.ratio if report.own else environment.own  # a second masking reports none
         return environment.model_copy(update={**done, "adapter": report.adapter, "own": own})
-    lost = next_attempt(draft, environment, counted=False)
+    lost = schedule_retry(draft, environment, counted=False)
     return environment.model_copy(update={**lost, "state": "Retrying", "message": "report lost"})
 
 
-def _failed(
+def _handle_failure(
     draft: Draft,
     current: CurrentRound,
     environment: RoundEnvironment,
     job: ObservedJob,
     why: str,
 ) -> RoundEnvironment:
-    """A failed attempt: the next one, or out of this round."""
-    decided = verdict(current, environment, job)
+    """A failed attempt: retry it, or leave the environment out of this round."""
+    decided = judge_failure(current, environment, job)
     if decided.again:
         draft.tell("JobRetried", f"{environment.name}: {why}", warning=True)
-        update = next_attempt(draft, environment, counted=decided.counted)
+        update = schedule_retry(draft, environment, counted=decided.counted)
         return environment.model_copy(update={**update, "state": "Retrying", "message": why})
     draft.tell("JobFailed", f"{environment.name} is left out: {why}", warning=True)
     lost = {"state": "Failed", "failures": environment.failures + 1, "message": why}
@@ -133,19 +131,14 @@ def _failed(
     return environment.model_copy(update={**lost, "exit_code": code})
 
 
-def verdict(current: CurrentRound, of: Attempts, job: ObservedJob) -> retry.RetryDecision:
+def judge_failure(current: CurrentRound, of: Attempts, job: ObservedJob) -> retry.RetryDecision:
     """Whether this party tries again after its failed Job."""
-    return retry.after_failure(
-        exit_code=job.exit_code,
-        disrupted=job.reason == "Disrupted",
-        cannot_start=job.reason == "CannotStart",
-        failures=of.failures,
-        retries=current.participation.retries,
-    )
+    retries = current.participation.retries
+    return retry.judge_failure(job, failures=of.failures, retries=retries)
 
 
-def next_attempt(draft: Draft, of: Attempts, *, counted: bool) -> dict[str, object]:
-    """What changes in a party that tries again, after a pause that grows."""
+def schedule_retry(draft: Draft, of: Attempts, *, counted: bool) -> dict[str, object]:
+    """The changed fields of a party that is retried after a backoff."""
     pause = timedelta(seconds=retry.delay_seconds(of.attempt))
     draft.wake(draft.now + pause)
     return {
@@ -156,16 +149,16 @@ def next_attempt(draft: Draft, of: Attempts, *, counted: bool) -> dict[str, obje
 
 
 def is_lost(draft: Draft, current: CurrentRound, job: ObservedJob) -> bool:
-    """Whether a Job's node is gone and nothing has taken its place in the time that a start has."""
+    """Whether a Job was disrupted, and no new Pod started within the start timeout."""
     if job.state != "starting" or job.reason != "Disrupted":
         return False
-    end = deadline.ends_at(job.created_at, current.participation.start_timeout_seconds)
+    end = deadline.compute_end(job.created_at, current.participation.start_timeout_seconds)
     draft.wake(end)
     return deadline.is_over(end, draft.now)
 
 
-def with_fresh_clocks(status: FederationStatus, now: datetime) -> FederationStatus:
-    """The status of a federation whose Jobs were stopped: they and their time begin anew."""
+def restart_clocks(status: FederationStatus, now: datetime) -> FederationStatus:
+    """The status after a suspension: all timeouts start again with the new Jobs."""
     current = status.current
     if current is None:
         return status
@@ -181,10 +174,10 @@ def with_fresh_clocks(status: FederationStatus, now: datetime) -> FederationStat
     return status.model_copy(update={"current": current.model_copy(update=update)})
 
 
-def leave_out_the_late(current: CurrentRound, timed_out: bool) -> CurrentRound:
-    """Who has not answered when the round is decided is left out of it, and back in the next.
+def exclude_late(current: CurrentRound, timed_out: bool) -> CurrentRound:
+    """Leave environments without an answer out of this round; the next one includes them again.
 
-    Only who was late has failed: a round that cannot reach its minimum stops the others.
+    They have failed only after the timeout. A round that cannot reach its minimum stops them early.
     """
     late = f"did not answer within {current.participation.round_timeout_seconds} s"
     state = "Failed" if timed_out else "Waiting"

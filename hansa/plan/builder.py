@@ -1,24 +1,38 @@
-"""A plan in the making: what the steps of the state machine ask for, in the order they ask."""
+"""Drafts of plans: they collect the Jobs, events and wake-ups that the state machine asks for."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 
 from hansa.api import job_names
 from hansa.api.assignment import ClientReport, EvaluateReport
+from hansa.api.bucket_documents import fingerprint
 from hansa.api.constants import EventReason
+from hansa.api.courier_assignment import CourierAssignment
+from hansa.api.exchange import CourierStatus
 from hansa.api.jobs import Event, JobRequest, ObservedJob, Plan
+from hansa.api.member_status import FederationMember, SiloStatus
+from hansa.api.silo_assignment import SiloCourierAssignment
 from hansa.api.status import Attempts, CurrentRound, Federation, FederationStatus
 from hansa.core.text import count
-from hansa.plan import job_requests
+from hansa.plan import job_requests, member_conditions
+from hansa.plan.policy import courier as couriers
 from hansa.plan.policy import deadline, retention
-from hansa.plan.summary import conclude
+from hansa.plan.summary import conclude, name_attempt_job
 
 
 class BaseDraft:
-    """What the plans of all kinds of objects collect: Jobs to make, events, the next moment."""
+    """What plans of all kinds of objects collect: Jobs to create, events, the next wake-up."""
 
-    def __init__(self, observed: Sequence[ObservedJob], now: datetime) -> None:
+    def __init__(
+        self,
+        observed: Sequence[ObservedJob],
+        now: datetime,
+        name_courier: Callable[[int], str],
+    ) -> None:
         self.now = now
+        self._name_courier = name_courier
         self._jobs = {job.name: job for job in observed}
         self._create: list[JobRequest] = []
         self._wanted: set[str] = set()
@@ -26,11 +40,11 @@ class BaseDraft:
         self._wake_at: datetime | None = None
 
     def observed(self, name: str) -> ObservedJob | None:
-        """A Job as seen, whether it is wanted or not."""
+        """A Job as observed, whether it is wanted or not."""
         return self._jobs.get(name)
 
     def ask(self, request: JobRequest, not_before: datetime | None) -> ObservedJob | None:
-        """A Job as seen; asked for when it is missing and its time has come."""
+        """A Job as observed; requested when it is missing and its backoff is over."""
         self._wanted.add(request.name)
         job = self._jobs.get(request.name)
         if job is None:
@@ -40,9 +54,38 @@ class BaseDraft:
                 self._create.append(request)
         return job
 
+    def find_courier_job(self, courier: CourierStatus | None) -> ObservedJob | None:
+        """The courier's Job as seen."""
+        return self.observed(self._name_courier(courier.attempt)) if courier else None
+
+    def request_courier(
+        self,
+        known: CourierStatus | None,
+        task: CourierAssignment | SiloCourierAssignment,
+        round_: int,
+    ) -> CourierStatus:
+        """Ask for a courier with this task, once the status that names it is stored.
+
+        A Job's name must never stand for two tasks, so a new task is stored before its Job is made.
+        """
+        courier = couriers.assign_task(known, fingerprint(task.to_json()))
+        if courier != known:
+            self.wake(self.now)
+            return courier
+        request = JobRequest(
+            name=self._name_courier(courier.attempt),
+            role="courier",
+            round=round_,
+            environment="",
+            attempt=courier.attempt,
+            assignment=task,
+        )
+        self.ask(request, courier.not_before)
+        return courier
+
     def wake(self, *moments: datetime | None) -> None:
         """Plan again at the first of these moments."""
-        self._wake_at = deadline.earliest(self._wake_at, *moments)
+        self._wake_at = deadline.find_earliest(self._wake_at, *moments)
 
     def tell(self, reason: EventReason, message: str, *, warning: bool = False) -> None:
         """An event for people."""
@@ -50,56 +93,51 @@ class BaseDraft:
 
 
 class Draft(BaseDraft):
-    """The plan of a federation in the making."""
+    """A federation's plan while it is made."""
 
     def __init__(
         self, federation: Federation, observed: Sequence[ObservedJob], now: datetime
     ) -> None:
-        super().__init__(observed, now)
+        name_courier = partial(job_names.courier_job, federation.metadata.name)
+        super().__init__(observed, now, name_courier)
         self.federation = federation
         self.answers: dict[str, ClientReport | EvaluateReport | None] = {}
-        """Reports of silos that run elsewhere, which this pass has heard of."""
+        """Reports of remote silos that this pass has read."""
 
     def want(
         self, current: CurrentRound, attempts: Attempts, environment: str
     ) -> ObservedJob | None:
-        """The Job of an attempt as seen; asked for when it is missing and its time has come."""
-        _, request = _request(self.federation, current, attempts, environment)
+        """The Job of an attempt as observed; requested when it is missing and may start."""
+        request = _build_request(self.federation, current, attempts, environment)
         return self.ask(request, attempts.not_before)
-
-    def tell_once(self, is_new: bool, reason: EventReason, message: str) -> None:
-        """An event only when the state has just changed."""
-        if is_new:
-            self.tell(reason, message)
 
     def finish(self, status: FederationStatus, *, refusals: Sequence[str] = ()) -> Plan:
         """The plan, with the status brought to its conclusions and stale Jobs to delete."""
         keep = self._jobs.keys() if refusals else self._wanted
         concluded = conclude(status, self.federation, refusals, self.now)
-        is_new = (self.federation.status.phase, concluded.phase) != ("Succeeded", "Succeeded")
-        if concluded.phase == "Succeeded":
-            self.tell_once(is_new, "Succeeded", f"{count(concluded.completed, 'round')} done")
+        is_new = self.federation.status.phase != "Succeeded"
+        if concluded.phase == "Succeeded" and is_new:
+            self.tell("Succeeded", f"{count(concluded.completed, 'round')} done")
         return Plan(
             status=concluded,
             create=self._create,
-            delete=retention.to_delete(self._jobs.values(), keep, status.round),
+            delete=retention.list_deletable(self._jobs.values(), keep, status.round),
             events=self._events,
             wake_at=self._wake_at,
         )
 
 
-def _request(
+def _build_request(
     federation: Federation, current: CurrentRound, attempts: Attempts, environment: str
-) -> tuple[str, JobRequest]:
+) -> JobRequest:
     fed, round_ = federation.metadata.name, current.round
     if not environment:
-        task = job_requests.for_aggregator(federation, current)
+        task = job_requests.build_aggregator_assignment(federation, current)
         name = job_names.aggregator_job(fed, round_, attempts.attempt)
     else:
-        task = job_requests.for_environment(federation, current, environment)
-        build = job_names.client_job if current.kind == "round" else job_names.evaluate_job
-        name = build(fed, round_, environment, attempts.attempt)
-    return name, JobRequest(
+        task = job_requests.build_client_assignment(federation, current, environment)
+        name = name_attempt_job(fed, current, environment, attempts.attempt)
+    return JobRequest(
         name=name,
         role=task.role,
         round=round_,
@@ -107,3 +145,36 @@ def _request(
         attempt=attempts.attempt,
         assignment=task,
     )
+
+
+@dataclass(kw_only=True)
+class SiloPlan:
+    """What to do next: Jobs to create and to delete, the new status, events to publish."""
+
+    status: SiloStatus
+    create: list[JobRequest] = field(default_factory=list)
+    delete: list[str] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    wake_at: datetime | None = None
+
+
+class MemberDraft(BaseDraft):
+    """A silo's plan while it is made."""
+
+    def __init__(
+        self, silo: FederationMember, observed: Sequence[ObservedJob], now: datetime
+    ) -> None:
+        name_courier = partial(job_names.silo_courier_job, silo.metadata.name)
+        super().__init__(observed, now, name_courier)
+        self.silo = silo
+
+    def finish(self, status: SiloStatus) -> SiloPlan:
+        """The plan; Jobs that are no longer wanted are deleted."""
+        round_ = status.current.round if status.current else 0
+        return SiloPlan(
+            status=member_conditions.conclude(self.silo, status, self.now),
+            create=self._create,
+            delete=retention.list_deletable(self._jobs.values(), self._wanted, round_),
+            events=self._events,
+            wake_at=self._wake_at,
+        )

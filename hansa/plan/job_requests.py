@@ -1,4 +1,4 @@
-"""Who is assigned what in the open round, from the spec and the status."""
+"""Assignments of the open round, from the spec and the status."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from hansa.core.errors import PermanentError
 from hansa.plan.policy import quorum
 
 
-def _common(federation: Federation, current: CurrentRound) -> dict[str, Any]:
+def _collect_common_fields(federation: Federation, current: CurrentRound) -> dict[str, Any]:
     spec: FederationSpec = federation.spec
     if spec.storage is None:
         raise PermanentError("spec.storage: got nothing, expected storage.s3")
@@ -28,7 +28,7 @@ def _common(federation: Federation, current: CurrentRound) -> dict[str, Any]:
     }
 
 
-def for_environment(federation: Federation, current: CurrentRound, name: str) -> Assignment:
+def build_client_assignment(federation: Federation, current: CurrentRound, name: str) -> Assignment:
     """What the client of one environment does in the open round, or evaluates after the last."""
     frozen = next(e for e in current.environments if e.name == name)
     private = federation.spec.environment(name).experience_storage
@@ -37,7 +37,7 @@ def for_environment(federation: Federation, current: CurrentRound, name: str) ->
     is_due = current.kind == "evaluate" or current.settings.evaluation.is_due(start.round)
     is_compared = current.kind == "evaluate" and current.settings.evaluation.alone
     return Assignment(
-        **{**_common(federation, current), "start": start},
+        **{**_collect_common_fields(federation, current), "start": start},
         own_start=frozen.start is not None,
         role="client" if current.kind == "round" else "evaluate",
         environment=name,
@@ -53,12 +53,12 @@ def for_environment(federation: Federation, current: CurrentRound, name: str) ->
     )
 
 
-def for_aggregator(federation: Federation, current: CurrentRound) -> Assignment:
+def build_aggregator_assignment(federation: Federation, current: CurrentRound) -> Assignment:
     """What the aggregator of the open round merges; its members are frozen by then."""
     answered = sum(e.state == "Empty" for e in current.environments)
-    minimum = quorum.minimum(current)
+    minimum = quorum.compute_minimum(current)
     return Assignment(
-        **_common(federation, current),
+        **_collect_common_fields(federation, current),
         role="aggregator",
         members=current.members or [],
         minimum=max(LEAST if current.masking else 1, minimum - answered),

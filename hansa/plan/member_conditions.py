@@ -1,10 +1,9 @@
-"""What follows from a silo's status for a person: its phase, its conditions and its columns."""
+"""A silo's phase and conditions, as they follow from the rest of its status."""
 
 from collections.abc import Callable
 from datetime import datetime
 from typing import Literal
 
-from hansa.api.conditions import observed
 from hansa.api.constants import MemberConditionType, MemberReason, Trouble
 from hansa.api.member_status import (
     FederationMember,
@@ -13,14 +12,15 @@ from hansa.api.member_status import (
     SiloPhase,
     SiloStatus,
 )
+from hansa.api.status import replace_condition
 
 REMEDIES: dict[Trouble, str] = {
-    "Unreachable": "it is asked again and again",
+    "Unreachable": "it is retried",
     "Denied": "`hansa policy` prints what the bucket's owner has to grant",
     "ClockSkewed": "set the clock of the machine that this runs on",
-    "LogReplaced": "ask the coordinator; if the bucket was made anew, make this member anew, too",
+    "LogReplaced": "ask the coordinator; if the bucket was recreated, recreate this member too",
     "Untrusted": "compare publicKeys with the coordinator",
-    "CourierFailed": "it is tried again; `hansa logs --member NAME -e courier` shows what it said",
+    "CourierFailed": "it is retried; `hansa logs --member NAME -e courier` shows its log",
 }
 """What to do about each trouble with the exchange."""
 
@@ -41,10 +41,10 @@ def conclude(silo: FederationMember, status: SiloStatus, now: datetime) -> SiloS
             last_transition_time=now,
             observed_generation=generation,
         )
-        conditions = observed(conditions, condition)
+        conditions = replace_condition(conditions, condition)
     return status.model_copy(
         update={
-            "phase": _phase(silo, status),
+            "phase": _find_phase(silo, status),
             "round": current.round if current and current.kind == "work" else status.round,
             "observed_generation": generation,
             "conditions": conditions,
@@ -52,7 +52,7 @@ def conclude(silo: FederationMember, status: SiloStatus, now: datetime) -> SiloS
     )
 
 
-def _phase(silo: FederationMember, status: SiloStatus) -> SiloPhase:
+def _find_phase(silo: FederationMember, status: SiloStatus) -> SiloPhase:
     current = status.current
     if silo.spec.suspend:
         return "Suspended"
@@ -70,12 +70,12 @@ def _phase(silo: FederationMember, status: SiloStatus) -> SiloPhase:
     return phases.get(current.state, "Idle")
 
 
-def _accepted(silo: FederationMember, status: SiloStatus) -> _Verdict:
-    """Whoever got here was read and understood; the operator says where that failed."""
+def _judge_accepted(silo: FederationMember, status: SiloStatus) -> _Verdict:
+    """Always true here: the operator reports objects that cannot be read."""
     return "True", "Valid", ""
 
 
-def _allowed(silo: FederationMember, status: SiloStatus) -> _Verdict:
+def _judge_allowed(silo: FederationMember, status: SiloStatus) -> _Verdict:
     current = status.current
     if current is None or current.kind == "rest":
         return "Unknown", "NoOrder", "there is no order to judge"
@@ -85,8 +85,8 @@ def _allowed(silo: FederationMember, status: SiloStatus) -> _Verdict:
     return "True", "WithinLimits", f"order {serial} is within the owner's limits"
 
 
-def _connected(silo: FederationMember, status: SiloStatus) -> _Verdict:
-    if stopped := _stopped(silo, status):
+def _judge_connected(silo: FederationMember, status: SiloStatus) -> _Verdict:
+    if stopped := _find_stop(silo, status):
         return "Unknown", *stopped
     if status.trouble:
         why = (status.courier.message if status.courier else "") or status.message
@@ -99,35 +99,35 @@ def _connected(silo: FederationMember, status: SiloStatus) -> _Verdict:
     return "True", "Listening", f"{said}; the next courier: {slow}" if slow else said
 
 
-def _working(silo: FederationMember, status: SiloStatus) -> _Verdict:
+def _judge_working(silo: FederationMember, status: SiloStatus) -> _Verdict:
     current = status.current
-    if stopped := _stopped(silo, status):
+    if stopped := _find_stop(silo, status):
         return "False", *stopped
     if status.trouble == "LogReplaced":
-        return "False", "LogReplaced", "what was agreed on is gone, so nothing is done for it"
+        return "False", "LogReplaced", "the log of orders is gone, so no order is carried out"
     if current is None:
         return "False", "NoOrder", "waits for its first order"
     if current.state == "Working" and not current.waits_for:
-        return "True", "Working", _of(current)
+        return "True", "Working", _describe_order(current)
     reasons: dict[str, MemberReason] = {
         "Resting": "Resting",
         "Refused": "Refused",
         "Done": "Answered",
         "Failed": "JobFailed",
     }
-    return "False", reasons.get(current.state, "Waiting"), _of(current)
+    return "False", reasons.get(current.state, "Waiting"), _describe_order(current)
 
 
-def _stopped(silo: FederationMember, status: SiloStatus) -> tuple[MemberReason, str] | None:
+def _find_stop(silo: FederationMember, status: SiloStatus) -> tuple[MemberReason, str] | None:
     if silo.spec.suspend:
-        return "Suspended", "set spec.suspend to false to go on"
+        return "Suspended", "set spec.suspend to false to continue"
     if silo.spec.leave and not status.owed:
         return "Left", "takes no further part; set spec.leave to false to come back"
     return None
 
 
-def _of(order: SiloOrder) -> str:
-    """An order, and what is to be said of it."""
+def _describe_order(order: SiloOrder) -> str:
+    """An order in words, with its message."""
     if order.kind == "rest":
         return f"order {order.order.serial} asks for nothing"
     what = f"order {order.order.serial}, {order.role} of round {order.round}"
@@ -135,8 +135,8 @@ def _of(order: SiloOrder) -> str:
 
 
 _LOOKS: dict[MemberConditionType, Callable[[FederationMember, SiloStatus], _Verdict]] = {
-    "Accepted": _accepted,
-    "Allowed": _allowed,
-    "Connected": _connected,
-    "Working": _working,
+    "Accepted": _judge_accepted,
+    "Allowed": _judge_allowed,
+    "Connected": _judge_connected,
+    "Working": _judge_working,
 }

@@ -1,4 +1,4 @@
-"""Why a silo's letters can be neither posted nor read: from an error to a word and a sentence."""
+"""Why a silo's letters can be neither posted nor read: a code and a sentence for each error."""
 
 from dataclasses import replace
 
@@ -15,22 +15,22 @@ _WORDS: tuple[tuple[type[HansaError], Trouble], ...] = (
     (Untrusted, "Untrusted"),
     (HansaError, "CourierFailed"),
 )
-"""The special before the general."""
+"""Subclasses before their base class."""
 
 
-def report(error: HansaError) -> SiloReport:
-    """What a courier leaves that failed."""
+def build_report(error: HansaError) -> SiloReport:
+    """The report of a courier that failed."""
     word = next(word for kind, word in _WORDS if isinstance(error, kind))
     return SiloReport(trouble=word, message=error.message[:LONGEST_MESSAGE])
 
 
-def of(courier: ObservedJob) -> Trouble:
-    """Of a courier that failed; one that could say nothing has crashed."""
+def find_trouble(courier: ObservedJob) -> Trouble:
+    """The code that a failed courier reported; one without a report has crashed."""
     said = courier.report.trouble if isinstance(courier.report, SiloReport) else ""
     return said or "CourierFailed"
 
 
-def in_words(courier: ObservedJob) -> ObservedJob:
-    """The courier with the sentence of its report: a Pod that leaves one shows no log."""
+def add_message(courier: ObservedJob) -> ObservedJob:
+    """The courier with the message of its report, since a Pod with a report shows no log."""
     said = courier.report.message if isinstance(courier.report, SiloReport) else ""
     return replace(courier, message=said or courier.message)

@@ -1,4 +1,4 @@
-"""What a round freezes when it opens: a part of `plan()`, and as pure."""
+"""The settings that a round freezes when it opens: a part of `plan()`, and as pure."""
 
 from typing import Literal
 
@@ -10,9 +10,11 @@ from hansa.plan.policy import apart, deadline, masks, presence
 Kind = Literal["round", "evaluate"]
 
 
-def new_current(draft: Draft, status: FederationStatus, kind: Kind, round_: int) -> CurrentRound:
+def build_current_round(
+    draft: Draft, status: FederationStatus, kind: Kind, round_: int
+) -> CurrentRound:
     """A round, or the evaluation after the last one, with the settings of now."""
-    spec, there = draft.federation.spec, presence.there(draft.federation.spec, status)
+    spec, there = draft.federation.spec, presence.list_present(draft.federation.spec, status)
     start = StartAdapter()
     if status.adapter:
         start = StartAdapter(round=status.adapter.round, sha256=status.adapter.sha256)
@@ -21,10 +23,12 @@ def new_current(draft: Draft, status: FederationStatus, kind: Kind, round_: int)
         round=round_,
         opened_at=draft.now,
         start=start,
-        settings=RoundSettings.of(spec, status.step_factor),
-        participation=deadline.rules(spec, status, start.round if kind == "evaluate" else 0),
+        settings=RoundSettings.from_spec(spec, status.step_factor),
+        participation=deadline.choose_participation(
+            spec, status, start.round if kind == "evaluate" else 0
+        ),
         guard=spec.guard,
-        masking=masks.first(spec, there) if kind == "round" else None,
+        masking=masks.open_masks(spec, there) if kind == "round" else None,
         environments=[
             RoundEnvironment(
                 name=e.name,
@@ -33,7 +37,7 @@ def new_current(draft: Draft, status: FederationStatus, kind: Kind, round_: int)
                 demonstrations=e.demonstrations,
                 demonstrations_from=e.demonstrations_from,
                 remote=e.member is not None,
-                start=apart.own_start(status, spec.aggregation.strategy, e.name),
+                start=apart.find_own_start(status, spec.aggregation.strategy, e.name),
             )
             for e in there
         ],

@@ -1,4 +1,4 @@
-"""After somebody dropped out of a masked round: the others mask again, without it.
+"""Secure aggregation after a silo dropped out: the others mask their updates again without it.
 
 A part of `plan()`, and as pure: no I/O, no clock, no randomness.
 """
@@ -15,14 +15,16 @@ from hansa.plan.policy import masks
 LEFT_OUT = "sent no masked update before the others masked again"
 
 
-def step(draft: Draft, current: CurrentRound, report: AnyReport | None) -> CurrentRound | str:
+def mask_again(draft: Draft, current: CurrentRound, report: AnyReport | None) -> CurrentRound | str:
     """The round in its next epoch, or why there is none.
 
-    An aggregator whose report is lost runs again: it finds what it has decided.
+    An aggregator whose report is lost runs again, and reads its own decision from the bucket.
     """
-    remaining = masks.remaining(current, report) if isinstance(report, AggregatorReport) else None
+    remaining = (
+        masks.find_remaining(current, report) if isinstance(report, AggregatorReport) else None
+    )
     if current.masking is None or remaining is None:
-        lost = attempts.next_attempt(draft, current.aggregator, counted=False)
+        lost = attempts.schedule_retry(draft, current.aggregator, counted=False)
         return current.model_copy(update={"aggregator": current.aggregator.model_copy(update=lost)})
     missing = ", ".join(name for name in current.masking.peers if name not in remaining)
     if current.masking.epoch + 1 == EPOCHS:
@@ -37,11 +39,11 @@ def step(draft: Draft, current: CurrentRound, report: AnyReport | None) -> Curre
         warning=True,
     )
     draft.wake(draft.now)
-    return _next_epoch(draft, current, masks.without_others(current.masking, remaining))
+    return _next_epoch(draft, current, masks.start_next_epoch(current.masking, remaining))
 
 
 def _next_epoch(draft: Draft, current: CurrentRound, masking: Masking) -> CurrentRound:
-    """Nobody plays or trains again, so the clocks begin anew, and no attempt counts."""
+    """Nobody plays or trains again, so all timeouts restart and no attempt counts as a failure."""
     aggregator = {"attempt": current.aggregator.attempt + 1, "not_before": draft.now}
     return current.model_copy(
         update={
@@ -50,12 +52,14 @@ def _next_epoch(draft: Draft, current: CurrentRound, masking: Masking) -> Curren
             "frozen_at": None,
             "started_at": None,
             "aggregator": current.aggregator.model_copy(update=aggregator),
-            "environments": [_next(draft, e, masking) for e in current.environments],
+            "environments": [_reset_environment(draft, e, masking) for e in current.environments],
         }
     )
 
 
-def _next(draft: Draft, environment: RoundEnvironment, masking: Masking) -> RoundEnvironment:
+def _reset_environment(
+    draft: Draft, environment: RoundEnvironment, masking: Masking
+) -> RoundEnvironment:
     if environment.name in masking.peers:
         nothing_yet = {"state": "Waiting", "manifest": "", "adapter": "", "message": ""}
         begun = {"attempt": environment.attempt + 1, "not_before": draft.now, "exit_code": None}

@@ -1,6 +1,6 @@
-"""What a person reads in the status: history, best adapter, environments, conditions.
+"""Bookkeeping of the status: history, best adapter, environments, conditions.
 
-Pure bookkeeping on frozen models; the decisions are in hansa.plan.federation.
+Pure functions on frozen models; the decisions are in hansa.plan.federation.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,20 +20,21 @@ from hansa.api.status import (
     GuardStatus,
     HistoryEntry,
     RoundEnvironment,
-    bounded,
     set_condition,
+    trim_history,
 )
-from hansa.core.exits import Exit, gave_up
+from hansa.core.exits import Exit, describe_failure
 from hansa.core.text import count
 from hansa.plan.policy import apart, degraded, guard, joined, masks, orders, presence
+from hansa.plan.policy.rollback import NEVER_COUNTED
 
 
-def adapter_uri(federation: Federation, round_: int, sha256: str) -> AdapterStatus:
+def build_adapter_status(federation: Federation, round_: int, sha256: str) -> AdapterStatus:
     """The global adapter of a round, with the address users give to PEFT."""
-    return AdapterStatus(round=round_, uri=_uri(federation, round_), sha256=sha256)
+    return AdapterStatus(round=round_, uri=_build_uri(federation, round_), sha256=sha256)
 
 
-def _uri(federation: Federation, round_: int) -> str:
+def _build_uri(federation: Federation, round_: int) -> str:
     storage = federation.spec.storage
     if storage is None:  # it was taken out of the spec, which is refused
         return ""
@@ -82,7 +83,7 @@ def record_evaluation(
         )
 
     status = _change_history(status, evaluation.round, add)
-    gain = _gain(status, name, evaluation.round)
+    gain = _compute_gain(status, name, evaluation.round)
     return _change_environment(status, name, success=f"{ratio:.3f}", gain=gain)
 
 
@@ -98,18 +99,18 @@ def record_personal(
     if report.alone is None or alone is None:
         return status
     served = report.evaluation if ratio is None or report.personal is None else report.personal
-    sentence = joined.sentence(served, report.alone, report.evaluation.effective)
+    sentence = joined.describe_gain(served, report.alone, report.evaluation.effective)
     return _change_environment(status, name, alone=f"{alone:.3f}", joined=sentence)
 
 
 def forget_personal(status: FederationStatus) -> FederationStatus:
-    """The status while what silos serve is chosen anew; they may have stopped choosing."""
+    """Clear what silos serve, since the next evaluation chooses it again."""
     nothing = dict.fromkeys(("personal", "serves", "alone", "joined"), "")
     lines = [e.model_copy(update=nothing) for e in status.environments]
     return status.model_copy(update={"environments": lines})
 
 
-def _gain(status: FederationStatus, name: str, round_: int) -> str | None:
+def _compute_gain(status: FederationStatus, name: str, round_: int) -> str | None:
     """What merging brought an environment in a round; nothing while one of the two is unknown."""
     entry = next((e for e in status.history if e.round == round_), None)
     if entry is None or name not in entry.own or name not in entry.success:
@@ -127,7 +128,7 @@ def record_round(
     message: str = "",
     only_states: bool = False,
 ) -> FederationStatus:
-    """A closed round: its line in the history, and who failed in it."""
+    """Close a round: its line in the history, and who failed in it."""
     for environment in current.environments:
         if environment.state == "Failed":
             status = _change_environment(
@@ -137,7 +138,7 @@ def record_round(
                 budget_spent=_is_spent(environment),
                 message=environment.message,
             )
-    status = _mirror(status, current, "")
+    status = _copy_environments(status, current, "")
     for index, reason in report.refused if report else ():
         name = current.environments[index].name
         status = _change_environment(
@@ -159,18 +160,22 @@ def record_round(
         message=message,
         own={e.name: e.own for e in current.environments if e.own is not None},
     )
-    return status.model_copy(update={"history": [*status.history, entry]})
+    completed = status.completed + (entry.outcome not in NEVER_COUNTED)
+    update = {"history": [*status.history, entry], "current": None, "completed": completed}
+    return status.model_copy(update=update)
 
 
 def _is_spent(failed: RoundEnvironment) -> bool:
     """Whether a privacy budget is why; of a silo elsewhere its sentence is all that is known."""
-    return failed.exit_code == Exit.BUDGET_SPENT or failed.message == gave_up(Exit.BUDGET_SPENT)
+    return failed.exit_code == Exit.BUDGET_SPENT or failed.message == describe_failure(
+        Exit.BUDGET_SPENT
+    )
 
 
-def record_fall(
+def record_regression(
     status: FederationStatus, federation: Federation, fall: guard.Regression
 ) -> FederationStatus:
-    """An adapter that the guard rejected: the best one takes its place, and steps are halved."""
+    """Reject an adapter: the best one takes its place, and the server step is halved."""
 
     def reject(entry: HistoryEntry) -> HistoryEntry:
         return entry.model_copy(update={"outcome": "rejected", "message": fall.message})
@@ -185,7 +190,7 @@ def record_fall(
 
 
 def record_overruled(status: FederationStatus, why: str) -> FederationStatus:
-    """Whose fall did not count in the newest verdict, until the next one."""
+    """Note why the newest verdict overruled a veto; empty: it did not."""
     if not why and status.guard is None:
         return status
     done = status.guard or GuardStatus()
@@ -198,7 +203,7 @@ def keep_adapter(
     """An adapter of an earlier round as the one that counts; round 0 is the base without any."""
     if not entry.round:
         return status.model_copy(update={"adapter": None})
-    kept = adapter_uri(federation, entry.round, entry.adapter)
+    kept = build_adapter_status(federation, entry.round, entry.adapter)
     return status.model_copy(update={"adapter": kept})
 
 
@@ -223,27 +228,28 @@ def conclude(
     """The status with everything that follows from its other fields."""
     wanted = [e.name for e in sorted(federation.spec.environments, key=lambda e: e.name)]
     if status.current:
-        status = _mirror(status, status.current, federation.metadata.name)
+        status = _copy_environments(status, status.current, federation.metadata.name)
     known = {e.name: e for e in status.environments}
     environments = [known.get(n) or EnvironmentStatus(name=n, state="Waiting") for n in wanted]
-    best = _best(status.history, wanted, federation)
+    best = _find_best(status.history, wanted, federation)
     status = status.model_copy(
         update={
             "environments": environments,
             "best": best,
-            "history": bounded(status.history, best.round if best else None),
-            "success": _newest_success(status, federation, wanted),
-            "updates": _answers(status),
+            "history": trim_history(status.history, best.round if best else None),
+            "success": _find_newest_success(status, federation, wanted),
+            "updates": _count_answers(status),
         }
     )
-    return _conditions(status, federation, refusals, now)
+    return _set_conditions(status, federation, refusals, now)
 
 
-def _mirror(status: FederationStatus, current: CurrentRound, federation: str) -> FederationStatus:
+def _copy_environments(
+    status: FederationStatus, current: CurrentRound, federation: str
+) -> FederationStatus:
     """One line per environment from the open round."""
-    build = job_names.client_job if current.kind == "round" else job_names.evaluate_job
     for e in current.environments:
-        job = build(federation, current.round, e.name, e.attempt) if federation else ""
+        job = name_attempt_job(federation, current, e.name, e.attempt) if federation else ""
         known = next((line for line in status.environments if line.name == e.name), None)
         keeps_reason = known is not None and (
             known.budget_spent or (not known.healthy and not e.message)
@@ -259,7 +265,13 @@ def _mirror(status: FederationStatus, current: CurrentRound, federation: str) ->
     return status
 
 
-def _answers(status: FederationStatus) -> str:
+def name_attempt_job(federation: str, current: CurrentRound, environment: str, attempt: int) -> str:
+    """Name of the Job of an environment's attempt in a round or an evaluation."""
+    name = job_names.client_job if current.kind == "round" else job_names.evaluate_job
+    return name(federation, current.round, environment, attempt)
+
+
+def _count_answers(status: FederationStatus) -> str:
     """Answers in the open round; an evaluation leaves the last round's as they were."""
     current = status.current
     if current is None or current.kind != "round":
@@ -282,63 +294,60 @@ def _change_history(
     return status.model_copy(update={"history": history})
 
 
-def _mean(ratios: Mapping[str, float], wanted: Sequence[str]) -> float | None:
+def _average(ratios: Mapping[str, float], wanted: Sequence[str]) -> float | None:
     """Mean over environments, or nothing while one of them has not played."""
     if any(name not in ratios for name in wanted):
         return None
     return sum(ratios[name] for name in wanted) / len(wanted)
 
 
-def _newest_success(status: FederationStatus, federation: Federation, wanted: Sequence[str]) -> str:
+def _find_newest_success(
+    status: FederationStatus, federation: Federation, wanted: Sequence[str]
+) -> str:
     """Of the adapter that counts, or the newest evaluated before it; not of one gone back from."""
-    newest = apart.newest(status, federation.spec.aggregation.strategy)
+    newest = apart.find_newest_round(status, federation.spec.aggregation.strategy)
     counted = [e for e in status.history if e.round <= newest and e.outcome not in guard.GONE]
-    means = [m for m in (_mean(entry.success, wanted) for entry in counted) if m is not None]
+    means = [m for m in (_average(entry.success, wanted) for entry in counted) if m is not None]
     return f"{means[-1]:.3f}" if means else ""
 
 
-def _best(
+def _find_best(
     history: Sequence[HistoryEntry], wanted: Sequence[str], federation: Federation
 ) -> BestAdapter | None:
     """By validation tasks where all have played some; else by those that are reported."""
     counted = [e for e in history if e.outcome != "undone"]
-    means = [(m, e) for e in counted if (m := _mean(e.success, wanted)) is not None]
+    means = [(m, e) for e in counted if (m := _average(e.success, wanted)) is not None]
     judged = [
         (m, e)
         for _, e in means
-        if e.outcome != "rejected" and (m := _mean(e.validation, wanted)) is not None
+        if e.outcome != "rejected" and (m := _average(e.validation, wanted)) is not None
     ]
     if not means:
         return None
     _, best = max(judged or means, key=lambda pair: (pair[0], -pair[1].round))
     success = next(m for m, entry in means if entry is best)
-    uri = _uri(federation, best.round) if best.adapter else ""  # own adapters have no one address
+    uri = (
+        _build_uri(federation, best.round) if best.adapter else ""
+    )  # own adapters have no one address
     return BestAdapter(round=best.round, success=f"{success:.3f}", uri=uri)
 
 
-def _conditions(
+def _set_conditions(
     status: FederationStatus, federation: Federation, refusals: Sequence[str], now: datetime
 ) -> FederationStatus:
-    phase, progressing, reason, message = _progress(status, federation, refusals)
-    wrong, why = degraded.of(status)
+    phase, progressing, reason, message = _describe_progress(status, federation, refusals)
+    wrong, why = degraded.find_degradation(status)
     done = phase == "Succeeded"
     generation = federation.metadata.generation
     conditions = status.conditions
+    rounds = f"{status.completed} of {count(federation.spec.rounds, 'round')} done"
+    accepted = ("False", "ImmutableFieldChanged") if refusals else ("True", "Valid")
+    succeeded = ("True", "AllRoundsDone") if done else ("Unknown", "Running")
     rows: list[tuple[Any, Any, Any, str]] = [
-        (
-            "Accepted",
-            "False" if refusals else "True",
-            "ImmutableFieldChanged" if refusals else "Valid",
-            "; ".join(refusals),
-        ),
+        ("Accepted", *accepted, "; ".join(refusals)),
         ("Progressing", progressing, reason, message),
         ("Degraded", "False" if wrong == "AllHealthy" else "True", wrong, why),
-        (
-            "Succeeded",
-            "True" if done else "Unknown",
-            "AllRoundsDone" if done else "Running",
-            f"{status.completed} of {count(federation.spec.rounds, 'round')} done",
-        ),
+        ("Succeeded", *succeeded, rounds),
     ]
     for type_, state, cause, text in rows:
         conditions = set_condition(
@@ -347,25 +356,25 @@ def _conditions(
     return status.model_copy(update={"phase": phase, "conditions": conditions})
 
 
-def _progress(
+def _describe_progress(
     status: FederationStatus, federation: Federation, refusals: Sequence[str]
 ) -> tuple[Phase, Literal["True", "False"], Reason, str]:
     if refusals:
-        return "Failed", "False", "ImmutableFieldChanged", "set the named fields back to go on"
+        return "Failed", "False", "ImmutableFieldChanged", "set the named fields back to continue"
     if orders.is_closing(federation.spec, status):
-        return "Running", "True", "Closing", "tells silos elsewhere that they may rest"
+        return "Running", "True", "Closing", "tells remote silos to rest"
     if federation.spec.suspend:
-        return "Suspended", "False", "Suspended", "set spec.suspend to false to go on"
+        return "Suspended", "False", "Suspended", "set spec.suspend to false to continue"
     if status.failed:
         return "Failed", "False", status.failed.reason, status.failed.message
     current = status.current
     if current is None:
-        waits = presence.waits_for(federation.spec, status)
+        waits = presence.explain_wait(federation.spec, status)
         if status.completed < federation.spec.rounds and waits:
             return "Running", "True", "WaitingForMembers", f"round {status.round + 1}: {waits}"
         if status.completed < federation.spec.rounds:
             return "Running", "True", "RoundOpen", f"round {status.round + 1} opens"
-        if status.evaluated < apart.newest(status, federation.spec.aggregation.strategy):
+        if status.evaluated < apart.find_newest_round(status, federation.spec.aggregation.strategy):
             return "Running", "True", "Evaluating", "the last adapter is evaluated next"
         return "Succeeded", "False", "Finished", "all rounds are done"
     if current.kind == "evaluate":
@@ -373,5 +382,5 @@ def _progress(
     if current.members is not None:
         return "Running", "True", "Aggregating", f"round {current.round} is being aggregated"
     waiting = ", ".join(f"{e.name} {e.state}" for e in current.environments if e.state != "Updated")
-    message = f"round {current.round} {masks.stage(current)}waits for {waiting}"
+    message = f"round {current.round} {masks.describe_stage(current)}waits for {waiting}"
     return "Running", "True", "RoundOpen", message

@@ -1,4 +1,4 @@
-"""The store of a federation on a cluster, as this machine reaches it."""
+"""The store of a federation on a cluster, as reached from this machine."""
 
 import socket
 from collections.abc import Iterator
@@ -21,8 +21,8 @@ Endpoint = Annotated[
 ]
 
 
-def readable(document: dict[str, Any]) -> "Federation":
-    """The parts of the object that matter here; a newer operator may say more than we know."""
+def read_known_fields(document: dict[str, Any]) -> "Federation":
+    """The parts of the object that are needed; a newer operator may write unknown fields."""
     from hansa.api.status import Federation
 
     status = document.get("status") or {}
@@ -31,7 +31,7 @@ def readable(document: dict[str, Any]) -> "Federation":
     return Federation.model_validate({**needed, "status": known})
 
 
-def at_endpoint(federation: "Federation", endpoint: str | None) -> "Federation":
+def set_endpoint(federation: "Federation", endpoint: str | None) -> "Federation":
     """The federation with the store's address as it is from here."""
     storage = federation.spec.storage
     if endpoint is None or storage is None:
@@ -52,20 +52,20 @@ def at_endpoint(federation: "Federation", endpoint: str | None) -> "Federation":
 @contextmanager
 def open_bucket(spec: "FederationSpec", credentials: Path | None) -> "Iterator[ObjectStore]":
     """The store of a federation on a cluster, read with your own credentials."""
-    from hansa.local.credentials import of_reader, read_credentials
+    from hansa.local.credentials import pick_reader, read_credentials
     from hansa.local.loop import own_store
 
     s3 = spec.require_s3()
     check_name(s3)
-    variables = of_reader(read_credentials(credentials)) if credentials else None
+    variables = pick_reader(read_credentials(credentials)) if credentials else None
     try:
         yield own_store(spec, variables)
     except Unreachable as error:
-        raise Unreachable(error.message, hint=forward_hint(s3)) from error
+        raise Unreachable(error.message, hint=suggest_forward(s3)) from error
 
 
 def check_name(s3: "S3") -> None:
-    """Refuse a name of the cluster's own DNS at once, instead of after a minute of trying."""
+    """Refuse a name that only the cluster's DNS resolves, before a minute of retries."""
     host = urlsplit(s3.endpoint or "").hostname
     if not host:
         return
@@ -74,11 +74,11 @@ def check_name(s3: "S3") -> None:
     except OSError:
         raise InputError(
             f"spec.storage.s3.endpoint: got {s3.endpoint}, which this machine cannot resolve",
-            hint=forward_hint(s3),
+            hint=suggest_forward(s3),
         ) from None
 
 
-def forward_hint(s3: "S3") -> str:
+def suggest_forward(s3: "S3") -> str:
     """How to reach a store that only the cluster reaches."""
     parts = urlsplit(s3.endpoint or "")
     service, _, rest = (parts.hostname or "").partition(".")

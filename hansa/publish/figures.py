@@ -1,4 +1,4 @@
-"""What a public card shows of a run: success, curve and settings, and nothing of an episode.
+"""Sections of a public model card: success, curve and settings, and nothing of an episode.
 
 Options of worlds stay out, and so do texts that could name a machine, a file or a Secret: a
 setting is shown where it is a number, a switch or a plain word.
@@ -8,14 +8,13 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from hansa.api.spec import Adapter
 from hansa.api.status import RoundSettings
-from hansa.core.sanitize import visible
+from hansa.core.sanitize import sanitize
 from hansa.core.stats import Interval
 from hansa.core.text import shorten
 from hansa.report.markup import Html, percent, tag
 from hansa.report.run_facts import ReportData, Round
-from hansa.report.run_settings import leaves
+from hansa.report.run_settings import flatten_settings, list_differing
 
 CURVE = "success.svg"
 MOST_LINES = 24
@@ -25,7 +24,7 @@ _WORD = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,39}")
 _WIDTH, _HEIGHT, _LEFT, _TOP, _RIGHT, _BOTTOM = 680, 320, 52, 20, 20, 36
 
 
-def sections(data: ReportData, round_: int) -> str:
+def write_sections(data: ReportData, round_: int) -> str:
     """Markdown: how it does, how it was made, what it does not promise."""
     return "\n".join([*_success(data, round_), *_settings(data, round_), *_LIMITS])
 
@@ -50,14 +49,14 @@ def _success(data: ReportData, round_: int) -> list[str]:
         [
             _cell(name),
             _cell(data.world(name)),
-            _rate(base, name),
-            _rate(last, name),
-            _count(last, name),
+            _limits(base.scores[name].interval if base and name in base.scores else None),
+            _limits(score.interval),
+            str(score.episodes or "–"),
         ]
         for name in data.environments
-        if name in last.scores
+        if (score := last.scores.get(name))
     ]
-    mean = ["**mean**", "", _mean(base), _mean(last), ""]
+    mean = ["**mean**", "", _limits(base.success if base else None), _limits(last.success), ""]
     heads = ["environment", "world", "base", f"round {round_}", "episodes"]
     return [
         "## Success\n",
@@ -68,26 +67,12 @@ def _success(data: ReportData, round_: int) -> list[str]:
     ]
 
 
-def _rate(entry: Round | None, name: str) -> str:
-    score = entry.scores.get(name) if entry else None
-    return _limits(score.interval) if score else "–"
-
-
-def _mean(entry: Round | None) -> str:
-    return _limits(entry.success) if entry and entry.success else "–"
-
-
-def _limits(rate: Interval) -> str:
-    plain = [_percent(value) for value in (rate.value, rate.low, rate.high)]
-    return f"{plain[0]} ({plain[1]} to {plain[2]})"
-
-
-def _percent(ratio: float) -> str:
-    return percent(ratio).replace("\u202f", " ")
-
-
-def _count(entry: Round, name: str) -> str:
-    return str(entry.scores[name].episodes or "–")
+def _limits(rate: Interval | None) -> str:
+    if rate is None:
+        return "–"
+    values = (rate.value, rate.low, rate.high)
+    value, low, high = (percent(each).replace("\u202f", " ") for each in values)
+    return f"{value} ({low} to {high})"
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -97,7 +82,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 def _cell(text: object) -> str:
     """Text that stays in its cell, whatever a stranger named a thing."""
-    plain = shorten(visible(text), 80)
+    plain = shorten(sanitize(text), 80)
     return re.sub(r"([\\|`*_<>\[\]!])", r"\\\1", plain)
 
 
@@ -105,14 +90,10 @@ def _cell(text: object) -> str:
 
 
 def _settings(data: ReportData, round_: int) -> list[str]:
-    settings = {
-        path: value for path, value in _used(data, round_).items() if _is_public(path, value)
-    }
-    usual = leaves({**RoundSettings().to_json(), "adapter": Adapter().to_json()})
     rows = [
-        [f"`{path}`", _cell(_text(value)), _cell(_text(usual[path])) if path in usual else "–"]
-        for path, value in sorted(settings.items())
-        if path not in usual or usual[path] != value
+        [f"`{path}`", _cell(_text(value)), _cell(_text(usual))]
+        for path, value, usual in list_differing(_find_settings(data, round_))
+        if _is_public(path, value)
     ]
     spec = data.federation.spec
     strategy = spec.aggregation.strategy
@@ -123,13 +104,13 @@ def _settings(data: ReportData, round_: int) -> list[str]:
     return ["## How it was made\n", about, *_table(["setting", "value", "default"], rows)]
 
 
-def _used(data: ReportData, round_: int) -> dict[str, Any]:
+def _find_settings(data: ReportData, round_: int) -> dict[str, Any]:
     """Settings of the round that made the adapter, by its manifest, or else of the spec."""
     for entry in data.rounds:
         if entry.number == round_ and entry.inputs:
             return entry.inputs.settings
     spec = data.federation.spec
-    return leaves({**spec.to_json(), **RoundSettings.of(spec).to_json()})
+    return flatten_settings({**spec.to_json(), **RoundSettings.from_spec(spec).to_json()})
 
 
 def _is_public(path: str, value: Any) -> bool:
@@ -141,13 +122,15 @@ def _is_public(path: str, value: Any) -> bool:
 
 
 def _text(value: Any) -> str:
+    if value is None:
+        return "–"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 # -- the curve --------------------------------------------------------------------------------
 
 
-def curve(data: ReportData, round_: int) -> str:
+def draw_curve(data: ReportData, round_: int) -> str:
     """Success per round as an SVG of its own: each environment thin, the mean bold."""
     rounds = _rounds(data, round_)
     last = max([entry.number for entry in rounds], default=0) or 1

@@ -1,8 +1,8 @@
-"""The Hugging Face hub, by its own library: what is there, pushing a commit, pulling files.
+"""The Hugging Face hub through huggingface_hub: look, push one commit, pull files.
 
 The library finds the token ($HF_TOKEN, or that of `hf auth login`) and the address ($HF_ENDPOINT).
-A push is one commit: who is killed before it has changed nothing, and files that were uploaded are
-not sent twice.
+A push is one commit: if it is killed before that, nothing has changed, and files that were uploaded
+are not sent again.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from typing import Any
 from hansa.adapter import model_card
 from hansa.adapter.lora import BaseName
 from hansa.api.bucket_documents import sha256
-from hansa.core.errors import Corrupt, HansaError, HubAway, InputError
+from hansa.core.errors import Corrupt, HansaError, HubUnreachable, InputError
 from hansa.core.text import shorten
 from hansa.publish.parcel import FILES, Item
 from hansa.publish.place import HubPlace
@@ -68,7 +68,7 @@ class Hub:
     def __init__(self, option: str = "--to") -> None:
         self._option = option
         endpoint = os.environ.get("HF_ENDPOINT") or None
-        self._api = _library().HfApi(endpoint=endpoint, library_name="hansa")
+        self._api = _import_library().HfApi(endpoint=endpoint, library_name="hansa")
 
     def base(self, base: BaseName) -> BaseFacts:
         """What a base model is there; an error where it is none."""
@@ -109,7 +109,7 @@ class Hub:
 
     def push(self, target: HubRepository, items: Sequence[Item], message: str) -> HubPush:
         """One commit with all files; none where the repository has them already."""
-        add = _library().CommitOperationAdd
+        add = _import_library().CommitOperationAdd
         what = f"{self._option}: got hf:{target.repository}"
         with self._said(what, f"{what}, which the hub does not have, or not for this token"):
             if target.head is None:
@@ -143,7 +143,7 @@ class Hub:
             tree = self._api.list_repo_tree(place.repository, revision=commit)
             known = {each.path: each for each in tree if each.path in FILES}
             items = [
-                Item(name, self._content(place.repository, MODEL, commit, name))
+                Item(name, self._download(place.repository, MODEL, commit, name))
                 for name in sorted(known)
             ]
         for item in items:
@@ -152,7 +152,7 @@ class Hub:
 
     def _info(self, repository: str, kind: str) -> Any:
         """What the hub says of a repository; None where there is none."""
-        missing = _library().errors.RepositoryNotFoundError
+        missing = _import_library().errors.RepositoryNotFoundError
         what = f"{self._option}: got hf:{repository}"
         with self._said(what):
             try:
@@ -167,10 +167,10 @@ class Hub:
             return False
         what = f"{self._option}: got {place}"
         with self._said(what):
-            content = self._content(place.repository, kind, commit, model_card.NAME)
-        return model_card.is_own(content.decode(errors="replace"))
+            content = self._download(place.repository, kind, commit, model_card.NAME)
+        return model_card.is_hansa_card(content.decode(errors="replace"))
 
-    def _content(self, repository: str, kind: str, commit: str, name: str) -> bytes:
+    def _download(self, repository: str, kind: str, commit: str, name: str) -> bytes:
         with tempfile.TemporaryDirectory(prefix="hansa-hub-") as scratch:
             path = self._api.hf_hub_download(
                 repository, name, repo_type=kind, revision=commit, local_dir=scratch
@@ -183,52 +183,52 @@ class Hub:
         try:
             yield
         except Exception as error:
-            raise _explained(error, what, missing) from error
+            raise _explain_error(error, what, missing) from error
 
 
-def _explained(error: Exception, what: str, missing: str) -> Exception:
+def _explain_error(error: Exception, what: str, missing: str) -> Exception:
     """A failure of the library as a sentence; one of ours stays as it is."""
     if isinstance(error, RuntimeError) and isinstance(error.__cause__, Exception):
         error = error.__cause__  # the library says which file, its cause says why
-    errors = _library().errors
+    errors = _import_library().errors
     if isinstance(error, errors.HfHubHTTPError):
-        return _sentence(error, what, missing)
+        return _explain_status(error, what, missing)
     if isinstance(error, errors.OfflineModeIsEnabled):
         return InputError(f"{what}, but HF_HUB_OFFLINE is set")
-    if isinstance(error, (OSError, RuntimeError, *_network_errors())):
-        return HubAway(
-            f"{what}, but the hub does not answer ({shorten(str(error) or repr(error))})",
-            hint="the same command goes on where it was; nothing is sent twice",
+    if isinstance(error, (OSError, RuntimeError, *_list_network_errors())):
+        return HubUnreachable(
+            f"{what}, but the hub is unreachable ({shorten(str(error) or repr(error))})",
+            hint="run the same command again to resume; nothing is sent twice",
         )
     if isinstance(error, ValueError):
-        return HansaError(f"{what}: the hub's answer fits no API ({shorten(error)})")
+        return HansaError(f"{what}: unexpected answer of the hub ({shorten(error)})")
     return error
 
 
-def _sentence(error: Any, what: str, missing: str) -> HansaError:
+def _explain_status(error: Any, what: str, missing: str) -> HansaError:
     code = error.response.status_code
     said = shorten(getattr(error, "server_message", "") or "")
     if code == 401:
         return InputError(
-            f"{what}, but the hub knows no such token (HTTP 401)",
-            hint="set HF_TOKEN, or type `hf auth login`",
+            f"{what}, but the hub rejected the token (HTTP 401)",
+            hint="set HF_TOKEN, or run `hf auth login`",
         )
     if code == 403:
         return InputError(
-            f"{what}, which this token may not do (HTTP 403{': ' if said else ''}{said})",
-            hint="the token needs the right to write there",
+            f"{what}, which this token is not allowed to do (HTTP 403{': ' if said else ''}{said})",
+            hint="the token needs write access there",
         )
     if code == 404 and missing:
         return InputError(missing)
     if code in (409, 412):
-        return HubAway(
-            f"{what}, which somebody else changes at this moment (HTTP {code})",
-            hint="the same command looks again",
+        return HubUnreachable(
+            f"{what}, which another push is changing (HTTP {code})",
+            hint="run the same command again",
         )
     if code == 429 or code >= 500:
-        return HubAway(
+        return HubUnreachable(
             f"{what}, but the hub is busy or broken (HTTP {code})",
-            hint="the same command goes on where it was; nothing is sent twice",
+            hint="run the same command again to resume; nothing is sent twice",
         )
     return HansaError(f"{what}: HTTP {code}: {said or shorten(error)}")
 
@@ -244,7 +244,7 @@ def _check(item: Item, known: Any, place: HubPlace) -> None:
         raise Corrupt(f"{place}: {item.name}: its bytes are not what the hub's digest says")
 
 
-def _library() -> Any:
+def _import_library() -> Any:
     """The hub's library, which is imported where it is used alone, and made to be silent."""
     try:
         import huggingface_hub
@@ -260,7 +260,7 @@ def _library() -> Any:
     return library
 
 
-def _network_errors() -> tuple[type[BaseException], ...]:
+def _list_network_errors() -> tuple[type[BaseException], ...]:
     import httpx
 
     return (httpx.HTTPError,)

@@ -1,4 +1,4 @@
-"""What would leave: an adapter's files with the base named as others know it, and its card."""
+"""Files of a published adapter: tensors, config with the base's public name, and model card."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ from hansa.api import bucket_keys
 from hansa.api.bucket_documents import sha256
 from hansa.core.errors import InputError
 from hansa.publish import figures
-from hansa.publish.place import hub_name
+from hansa.publish.place import parse_hub_name
 from hansa.publish.source import GlobalAdapter
 
 FILES = (bucket_keys.ADAPTER, bucket_keys.CONFIG, model_card.NAME, figures.CURVE)
@@ -25,7 +25,7 @@ _LICENSE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]{0,63}")
 
 @dataclass(frozen=True)
 class Item:
-    """One file that leaves."""
+    """One file that is published."""
 
     name: str
     content: bytes
@@ -42,7 +42,7 @@ class Item:
 
 @dataclass(frozen=True, kw_only=True)
 class Wishes:
-    """What only the owner can say of a published adapter."""
+    """What the owner chooses for a published adapter."""
 
     base: BaseName
     """The base model as others find it."""
@@ -52,10 +52,10 @@ class Wishes:
     """What the card's code loads the adapter from."""
 
 
-def named_base(source: str, asked: str | None, *, on_hub: bool) -> BaseName:
+def choose_base_name(source: str, asked: str | None, *, on_hub: bool) -> BaseName:
     """What the base is called outside: a folder or bucket of ours is no name for others."""
     if asked:
-        return hub_name("--base", asked)
+        return parse_hub_name("--base", asked)
     if source.startswith("hf:") or (source.startswith("builtin:") and not on_hub):
         return base_name(source)
     kind = "a bucket" if source.startswith("s3:") else "a folder"
@@ -68,24 +68,24 @@ def named_base(source: str, asked: str | None, *, on_hub: bool) -> BaseName:
 
 def pack(result: GlobalAdapter, wishes: Wishes) -> list[Item]:
     """The files, sorted; equal runs and wishes give equal bytes."""
-    config = _config(result.files[bucket_keys.CONFIG], wishes.base)
-    public = model_card.Public(
+    config = _rewrite_config(result.files[bucket_keys.CONFIG], wishes.base)
+    public = model_card.PublishedCard(
         base=wishes.base,
         license=wishes.license,
         adapter=wishes.adapter,
-        sections=figures.sections(result.data, result.round),
+        sections=figures.write_sections(result.data, result.round),
     )
     text = model_card.render(result.data.federation, result.round, public=public)
     files: Mapping[str, bytes] = {
         bucket_keys.ADAPTER: result.files[bucket_keys.ADAPTER],
         bucket_keys.CONFIG: config,
         model_card.NAME: text.encode(errors="replace"),
-        figures.CURVE: figures.curve(result.data, result.round).encode(errors="replace"),
+        figures.CURVE: figures.draw_curve(result.data, result.round).encode(errors="replace"),
     }
     return [Item(name, files[name]) for name in sorted(files)]
 
 
-def _config(raw: bytes, base: BaseName) -> bytes:
+def _rewrite_config(raw: bytes, base: BaseName) -> bytes:
     """adapter_config.json with the base's name; `revision` is what transformers loads it at."""
     document = json.loads(raw)
     document["base_model_name_or_path"] = base.name
@@ -105,7 +105,7 @@ def check_weights(source: str, base: BaseName, known: Mapping[str, str]) -> None
 
     Only where those lie on this machine, in files of the same names.
     """
-    folder = model_card.local_folder(source)
+    folder = model_card.find_local_folder(source)
     if folder is None:
         return
     for name in sorted(known):
@@ -113,7 +113,7 @@ def check_weights(source: str, base: BaseName, known: Mapping[str, str]) -> None
         if path.is_file() and _digest(path) != known[name]:
             raise InputError(
                 f"--base: got {base.name}, whose {name} is not the one that the run trained on",
-                hint="another revision may be; --force believes you",
+                hint="try another revision; --force skips this check",
             )
 
 

@@ -48,12 +48,12 @@ class RegistryPlace:
 
     @property
     def is_digest(self) -> bool:
-        """Whether it names content, and no tag that may move."""
+        """Whether it names content, not a tag that may move."""
         return self.reference.startswith("sha256:")
 
     @property
     def url(self) -> str:
-        """Where its API is; in the clear on this machine alone."""
+        """Where its API is; plain HTTP for this machine only."""
         scheme = "http" if is_loopback(self.host) else "https"
         return f"{scheme}://{self.host}/v2/{self.repository}"
 
@@ -71,14 +71,14 @@ def is_loopback(host: str) -> bool:
 def parse(option: str, text: str) -> HubPlace | RegistryPlace:
     """The place that an option names."""
     if text.startswith(HUB):
-        name = hub_name(option, text.removeprefix(HUB), text)
+        name = parse_hub_name(option, text.removeprefix(HUB), text)
         return HubPlace(name.name, name.revision)
     if text.startswith(REGISTRY):
-        return _registry(option, text)
+        return _parse_registry(option, text)
     raise InputError(f"{option}: got {text!r}, {FITS}")
 
 
-def hub_name(option: str, text: str, given: str = "") -> BaseName:
+def parse_hub_name(option: str, text: str, given: str = "") -> BaseName:
     """A repository of the hub, as `org/name` or `org/name@revision`."""
     name, at, revision = text.partition("@")
     is_named = bool(_REPOSITORY.fullmatch(name)) and not re.search(r"--|\.\.", name)
@@ -88,7 +88,7 @@ def hub_name(option: str, text: str, given: str = "") -> BaseName:
     return BaseName(name, revision)
 
 
-def _registry(option: str, text: str) -> RegistryPlace:
+def _parse_registry(option: str, text: str) -> RegistryPlace:
     host, _, rest = text.removeprefix(REGISTRY).partition("/")
     repository, at, reference = rest.partition("@")
     if not at:

@@ -7,16 +7,15 @@ from typing import Any
 from hansa.adapter import model_card
 from hansa.api.status import Federation
 from hansa.core.errors import InputError
-from hansa.local.credentials import of_reader, read_credentials
-from hansa.local.loop import private_store
+from hansa.local.credentials import pick_reader, read_credentials
+from hansa.local.loop import open_experience
 from hansa.local.results import (
+    add_storage,
     choose_round,
-    choose_served,
+    choose_served_round,
     open_store,
-    pull_adapter,
     pull_files,
     pull_personal,
-    with_storage,
 )
 from hansa.local.rundir import RunDir
 from hansa.publish.bucket import open_bucket
@@ -35,21 +34,52 @@ def pull_run(
 ) -> tuple[int, Path, dict[str, Any]]:
     """Copy an adapter of a run on this machine: its round, the folder, and its files.
 
-    `note` is given the sentence that a silo serves the global adapter itself.
+    `note` is called with a sentence where a silo serves the global adapter itself.
     """
     folder = RunDir(out)
     federation = folder.load()
-    number = choose_round(federation, round_)
+    choose_round(federation, round_)  # refused before a store is started
     if environment and to is None:
         raise InputError("--to: got nothing, expected a folder for the environment's adapter")
-    destination = to or folder.adapter
+    target = to or folder.adapter
     with open_store(federation, folder, credentials) as store:
-        placed = with_storage(federation, folder)
-        private = _private_store(placed, environment, store, credentials)
-        chosen = choose_served(federation, round_)
-        if served := _pull_served(placed, private, environment, chosen, destination, note):
-            return chosen, destination, served
-        return number, destination, pull_adapter(federation, folder, store, number, destination)
+        placed = add_storage(federation, folder)
+        number, files = _pull(placed, store, target, round_, environment, credentials, note)
+    return number, target, files
+
+
+def pull_federation(
+    federation: Federation,
+    to: Path,
+    round_: str,
+    environment: str | None,
+    credentials: Path | None,
+    note: Note,
+) -> tuple[int, dict[str, Any]]:
+    """Copy an adapter of a federation on a cluster: its round, and its files."""
+    choose_round(federation, round_)  # refused before a store is asked
+    with open_bucket(federation.spec, credentials) as store:
+        return _pull(federation, store, to, round_, environment, credentials, note)
+
+
+def _pull(
+    federation: Federation,
+    store: ObjectStore,
+    to: Path,
+    round_: str,
+    environment: str | None,
+    credentials: Path | None,
+    note: Note,
+) -> tuple[int, dict[str, Any]]:
+    """What the environment serves where one is named, else the global adapter; and its card."""
+    private = _open_private_store(federation, environment, store, credentials)
+    chosen = choose_served_round(federation, round_)
+    if served := _pull_served(federation, private, environment, chosen, to, note):
+        return chosen, served
+    number = choose_round(federation, round_)
+    files = pull_files(store, federation.spec.require_s3().prefix, number, to)
+    model_card.write(federation, number, to)
+    return number, files
 
 
 def _pull_served(
@@ -76,28 +106,7 @@ def _pull_served(
     return files
 
 
-def pull_federation(
-    federation: Federation,
-    to: Path,
-    round_: str,
-    environment: str | None,
-    credentials: Path | None,
-    note: Note,
-) -> tuple[int, dict[str, Any]]:
-    """Copy an adapter of a federation on a cluster: its round, and its files."""
-    prefix = federation.spec.require_s3().prefix
-    number = choose_round(federation, round_)
-    with open_bucket(federation.spec, credentials) as store:
-        private = _private_store(federation, environment, store, credentials)
-        chosen = choose_served(federation, round_)
-        if served := _pull_served(federation, private, environment, chosen, to, note):
-            return chosen, served
-        files = pull_files(store, prefix, number, to)
-    model_card.write(federation, number, to)
-    return number, files
-
-
-def _private_store(
+def _open_private_store(
     federation: Federation,
     environment: str | None,
     store: ObjectStore,
@@ -108,5 +117,5 @@ def _private_store(
     if environment not in [each.name for each in federation.spec.environments]:
         return store
     given = read_credentials(credentials) if credentials else {}
-    variables = given.get(environment or "") or of_reader(given) if given else None
-    return private_store(federation.spec, environment or "", store, variables)
+    variables = given.get(environment or "") or pick_reader(given) if given else None
+    return open_experience(federation.spec, environment or "", store, variables)

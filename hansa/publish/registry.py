@@ -1,7 +1,7 @@
-"""Adapters in a registry of images, laid out as ORAS does it: a manifest, and a layer for a file.
+"""Adapters in an OCI registry, laid out as ORAS does it: a manifest, and a layer for a file.
 
-Blobs go first and the manifest last, so a push that was killed is repeated from where it was, and
-a tag never names half an adapter. Equal files are an equal manifest, with an equal digest.
+Blobs go first and the manifest last, so a push that was killed is resumed, and a tag never names
+half an adapter. Equal files give an equal manifest with an equal digest.
 """
 
 import json
@@ -40,13 +40,13 @@ class RegistryPush:
     """What a push has done."""
 
     digest: str
-    """Of the manifest: it names these very files for ever."""
+    """Digest of the manifest: it always names exactly these files."""
     is_new: bool
-    """Whether the tag names something else than before."""
+    """Whether the tag was created or moved."""
 
 
 def manifest(items: Sequence[Item], notes: dict[str, str]) -> bytes:
-    """The artifact as a manifest of OCI 1.1; there is no time in it."""
+    """The artifact as a manifest of OCI 1.1; without a timestamp, equal files give equal bytes."""
     layers = [
         {**_descriptor(KINDS[each.name], each.content), "annotations": {TITLE: each.name}}
         for each in items
@@ -63,15 +63,15 @@ def manifest(items: Sequence[Item], notes: dict[str, str]) -> bytes:
 
 
 def push(place: RegistryPlace, items: Sequence[Item], made: bytes, *, force: bool) -> RegistryPush:
-    """Send what the registry lacks, then the manifest; a tag of something else is not moved."""
+    """Send missing blobs, then the manifest; only --force moves a tag of something else."""
     if place.is_digest:
         raise InputError(f"--to: got {place}, expected a tag: a digest follows from the files")
     wire = RegistryRepository(place, "push,pull")
     digest = _digest(made)
-    if (there := _stored(wire, place)) is not None:
+    if (there := _get_manifest(wire, place)) is not None:
         if _digest(there) == digest:
             return RegistryPush(digest=digest, is_new=False)
-        if not force and _parsed(there, place).get("artifactType") != ARTIFACT:
+        if not force and _parse_manifest(there, place).get("artifactType") != ARTIFACT:
             raise InputError(
                 f"--to: got {place}, which is something else than an adapter that hansa pushed",
                 hint="take another tag; --force moves this one",
@@ -89,13 +89,13 @@ def push(place: RegistryPlace, items: Sequence[Item], made: bytes, *, force: boo
 def pull(place: RegistryPlace) -> tuple[str, list[Item]]:
     """The adapter's files, each by its digest; the manifest's digest."""
     wire = RegistryRepository(place, "pull")
-    raw = _stored(wire, place)
+    raw = _get_manifest(wire, place)
     if raw is None:
         raise InputError(f"NAME: got {place}, which the registry does not have")
     digest = _digest(raw)
     if place.is_digest and digest != place.reference:
         raise Corrupt(f"{place}: its manifest's bytes are not what the digest says")
-    layers = _parsed(raw, place).get("layers")
+    layers = _parse_manifest(raw, place).get("layers")
     titled: dict[str, Any] = {}
     for each in layers if isinstance(layers, list) else []:
         notes = each.get("annotations") if isinstance(each, dict) else None
@@ -115,7 +115,7 @@ def _digest(content: bytes) -> str:
     return f"sha256:{sha256(content)}"
 
 
-def _stored(wire: RegistryRepository, place: RegistryPlace) -> bytes | None:
+def _get_manifest(wire: RegistryRepository, place: RegistryPlace) -> bytes | None:
     """A manifest's bytes; None where there is none."""
     path = f"/manifests/{place.reference}"
     answer = wire.ask("GET", path, headers={"Accept": MANIFEST}, most=LARGEST_MANIFEST)
@@ -126,7 +126,7 @@ def _stored(wire: RegistryRepository, place: RegistryPlace) -> bytes | None:
     return answer.content
 
 
-def _parsed(raw: bytes, place: RegistryPlace) -> dict[str, Any]:
+def _parse_manifest(raw: bytes, place: RegistryPlace) -> dict[str, Any]:
     try:
         document = json.loads(raw)
     except (ValueError, RecursionError):

@@ -25,17 +25,17 @@ class GlobalAdapter:
     """adapter_model.safetensors and adapter_config.json, checked by the manifest's digests."""
 
 
-def of_run(folder: RunDir, round_: str, credentials: Path | None) -> GlobalAdapter:
+def read_run(folder: RunDir, round_: str, credentials: Path | None) -> GlobalAdapter:
     """An adapter of a run on this machine."""
-    from hansa.local.results import choose_round, open_store, with_storage
+    from hansa.local.results import add_storage, choose_round, open_store
 
     federation = folder.load()
     number = choose_round(federation, round_)
     with open_store(federation, folder, credentials) as store:
-        return _read(with_storage(federation, folder), number, store)
+        return _read(add_storage(federation, folder), number, store)
 
 
-def of_federation(federation: Federation, round_: str, credentials: Path | None) -> GlobalAdapter:
+def read_federation(federation: Federation, round_: str, credentials: Path | None) -> GlobalAdapter:
     """An adapter of a federation on a cluster, with your own credentials."""
     from hansa.local.results import choose_round
     from hansa.publish.bucket import open_bucket
@@ -46,19 +46,13 @@ def of_federation(federation: Federation, round_: str, credentials: Path | None)
 
 
 def _read(federation: Federation, number: int, store: ObjectStore) -> GlobalAdapter:
-    from hansa.local.results import every_round, pull_files
+    from hansa.local.results import complete_history, pull_files
 
-    prefix = federation.spec.require_s3().prefix
-    history = federation.status.history
-    if [entry.round for entry in history] != list(range(len(history))):
-        history = every_round(federation, store, prefix)
-    status = federation.status.model_copy(update={"history": history})
-    whole = federation.model_copy(update={"status": status})
     with tempfile.TemporaryDirectory(prefix="hansa-push-") as scratch:
-        pull_files(store, prefix, number, Path(scratch))
+        pull_files(store, federation.spec.require_s3().prefix, number, Path(scratch))
         files = {
             name: (Path(scratch) / name).read_bytes()
             for name in (bucket_keys.ADAPTER, bucket_keys.CONFIG)
         }
-    facts = data.collect(whole, store, episodes=False)
+    facts = data.collect(complete_history(federation, store), store, episodes=False)
     return GlobalAdapter(data=facts, round=number, files=files)

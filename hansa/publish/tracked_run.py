@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from hansa.kubernetes.client import Data
     from hansa.kubernetes.federations import Federations
     from hansa.local.rundir import RunDir
-    from hansa.store.base import ObjectStore
 
 IDENTITY = "export.id"
 """File in a run's folder that names the run for trackers, made by its first export."""
@@ -47,7 +46,7 @@ class LocalRun:
         self, folder: "RunDir", credentials: Path | None, say: Callable[[str], None]
     ) -> None:
         self._folder, self._credentials, self._say = folder, credentials, say
-        self._identity = identity(folder.path)
+        self._identity = read_or_make_identity(folder.path)
         self._closed: list[int] = []
         self._forgotten: list[HistoryEntry] = []
         self._rounds: tuple[Round, ...] = ()
@@ -58,7 +57,7 @@ class LocalRun:
         return self._record(self._folder.load(), is_over=is_over)
 
     def follow(self) -> Iterator[Record]:
-        """What there is now and after every change, until nobody is at work on it any more."""
+        """What there is now and after every change, until no runner works on it."""
         from hansa.local.rundir import follow
 
         for federation in follow(self._folder):
@@ -90,59 +89,49 @@ class LocalRun:
         history = sorted([*self._forgotten, *federation.status.history], key=lambda e: e.round)
         status = federation.status.model_copy(update={"history": history})
         whole = federation.model_copy(update={"status": status})
-        return tracking_figures.record(whole, self._identity, is_over=is_over, rounds=self._rounds)
+        return tracking_figures.build_record(
+            whole, self._identity, is_over=is_over, rounds=self._rounds
+        )
 
     def _read_store(self, federation: Federation, *, is_over: bool) -> None:
         """Read it when a round has ended, since nothing else writes a manifest of one.
 
         What could not be read is asked for again, and said once the run is over.
         """
-        from hansa.local.results import open_store, with_storage
+        from hansa.local.results import add_storage, complete_history, open_store
         from hansa.report import data
 
         closed = [entry.round for entry in federation.status.history if entry.closed_at]
-        if closed == self._closed or self._store_starts():
+        if closed == self._closed or self._is_store_starting():
             return
-        shown = with_storage(federation, self._folder)
+        shown = add_storage(federation, self._folder)
         with open_store(federation, self._folder, self._credentials) as store:
-            history = _every_round(shown, store)
-            status = shown.status.model_copy(update={"history": history})
-            shown = shown.model_copy(update={"status": status})
+            shown = complete_history(shown, store)
             collected = data.collect(shown, store, episodes=False)
         known = {entry.round for entry in federation.status.history}
-        self._forgotten = [entry for entry in history if entry.round not in known]
+        self._forgotten = [e for e in shown.status.history if e.round not in known]
         self._rounds = collected.rounds
         self._closed = [] if collected.notes else closed
         for note in collected.notes if is_over else ():
             self._say(note.replace("Not shown", "not exported", 1))
 
-    def _store_starts(self) -> bool:
-        """Whether a runner has hardly begun: starting its store beside it would disturb it."""
+    def _is_store_starting(self) -> bool:
+        """Whether a runner is still starting its store: a second server would disturb it."""
         from hansa.local.objectstore import attach
 
         is_embedded = self._folder.store.exists()
         return is_embedded and self._folder.is_running() and not attach(self._folder.store)
 
 
-def _every_round(federation: Federation, store: "ObjectStore") -> list[HistoryEntry]:
-    """The status' rounds, and between them those that it has forgotten."""
-    from hansa.local.results import every_round
-
-    history, storage = federation.status.history, federation.spec.storage
-    if storage is None or [entry.round for entry in history] == list(range(len(history))):
-        return history
-    return every_round(federation, store, storage.s3.prefix)
-
-
 class OnCluster:
-    """A federation's status, read with the rights of whoever types the command."""
+    """A federation's status, read with the rights of the user."""
 
     def __init__(self, federations: "Federations", name: str, say: Callable[[str], None]) -> None:
         self._federations, self._name, self._say = federations, name, say
 
     def read(self) -> Record:
         """What there is now."""
-        return _of_document(self._federations.get(self._name))
+        return _build_record(self._federations.get(self._name))
 
     def follow(self) -> Iterator[Record]:
         """What there is now and after every change, until it has succeeded, failed or is gone."""
@@ -153,8 +142,8 @@ class OnCluster:
 
         for document in follow(self._federations, self._name, lost=lost):
             if document is None:
-                raise InputError(f"federation {self._name}: it was deleted before it was over")
-            record = _of_document(document)
+                raise InputError(f"federation {self._name}: it was deleted before it ended")
+            record = _build_record(document)
             yield record
             if record.state != "running":
                 return
@@ -165,19 +154,19 @@ class OnCluster:
         yield {}
 
 
-def _of_document(document: "Data") -> Record:
+def _build_record(document: "Data") -> Record:
     from hansa.kubernetes.state import has_failed, has_succeeded
 
     federation = read_document(document)
     is_over = has_succeeded(document) or has_failed(document)
-    return tracking_figures.record(federation, federation.metadata.uid, is_over=is_over)
+    return tracking_figures.build_record(federation, federation.metadata.uid, is_over=is_over)
 
 
 def read_document(document: "Data") -> Federation:
     """A federation of the API as far as this version knows its fields."""
     needed = {key: document[key] for key in ("apiVersion", "kind", "metadata", "spec")}
     status = document.get("status") or {}
-    known = {key: status[key] for key in _known_fields() if key in status}
+    known = {key: status[key] for key in _list_known_fields() if key in status}
     try:
         return Federation.model_validate({**needed, "status": known})
     except ValidationError as error:
@@ -189,12 +178,12 @@ def read_document(document: "Data") -> Federation:
         ) from None
 
 
-def _known_fields() -> list[str]:
-    """A newer operator may say more than we know."""
+def _list_known_fields() -> list[str]:
+    """Fields that this version knows; a newer operator may write more."""
     return [field.alias or name for name, field in FederationStatus.model_fields.items()]
 
 
-def identity(folder: Path) -> str:
+def read_or_make_identity(folder: Path) -> str:
     """The run's identity for trackers: made once, and kept with the run wherever it is moved."""
     path = folder / IDENTITY
     try:

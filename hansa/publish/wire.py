@@ -1,7 +1,7 @@
 """HTTP to a registry: its tokens, its redirects, and bounds on what it may answer.
 
-In the clear it speaks to this machine alone. Credentials are those of `docker login` and `podman
-login`, and go to the registry and to the https address that it names for tokens, nowhere else.
+Plain HTTP is used for loopback addresses only. Credentials are those of `docker login` and `podman
+login`; they go to the registry and to the https address that it names for tokens, nowhere else.
 """
 
 import base64
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urljoin, urlsplit
 
-from hansa.core.errors import HansaError, HubAway, InputError
+from hansa.core.errors import HansaError, HubUnreachable, InputError
 from hansa.core.http import LARGEST, HttpClient, HttpError, Response
 from hansa.publish.place import RegistryPlace, is_loopback
 
@@ -31,7 +31,7 @@ class RegistryRepository:
         self._place = place
         self._scope = f"repository:{place.repository}:{scope}"
         self._http = HttpClient()
-        self._login = _login(place.host)
+        self._login = _find_login(place.host)
         self._authorization = ""
 
     def ask(
@@ -44,7 +44,7 @@ class RegistryRepository:
         most: int = LARGEST,
         follow: bool = False,
     ) -> Response:
-        """An answer of at most so many bytes, after asking for a token where one is needed."""
+        """An answer of at most `most` bytes, after asking for a token where one is needed."""
         url = self._place.url + path
         answer = self._send(method, url, body, headers or {}, most)
         if answer.status == 401 and self._authorize(answer.headers.get("www-authenticate", "")):
@@ -52,7 +52,7 @@ class RegistryRepository:
         for _ in range(_REDIRECTS if follow else 0):
             if answer.status not in (301, 302, 303, 307, 308):
                 break
-            url = self._safe(urljoin(url, answer.headers.get("location", "")))
+            url = self._require_safe_url(urljoin(url, answer.headers.get("location", "")))
             answer = self._send(method, url, None, {}, most)
         return answer
 
@@ -60,12 +60,12 @@ class RegistryRepository:
         self, location: str, digest: str, content: bytes, headers: Mapping[str, str]
     ) -> Response:
         """Send a blob to where the registry wants it."""
-        url = self._safe(urljoin(f"{self._place.url}/", location))
+        url = self._require_safe_url(urljoin(f"{self._place.url}/", location))
         sign = "&" if urlsplit(url).query else "?"
         return self._send("PUT", f"{url}{sign}digest={digest}", content, headers, LARGEST)
 
     def refusal(self, what: str, answer: Response) -> HansaError:
-        """The sentence for an answer that is none of those hoped for."""
+        """The error for an unexpected answer."""
         place, code, said = self._place, answer.status, answer.sentence()
         said = f": {said}" if said else ""
         if code in (401, 403):
@@ -74,9 +74,9 @@ class RegistryRepository:
                 hint=f"docker login {place.host}, or podman login {place.host}",
             )
         if code == 429 or code >= 500:
-            return HubAway(
+            return HubUnreachable(
                 f"{place}: the registry is busy or broken (HTTP {code}{said})",
-                hint="the same command goes on where it was; nothing is sent twice",
+                hint="run the same command again to resume; nothing is sent twice",
             )
         return HansaError(f"{place}: {what} was refused (HTTP {code}{said})")
 
@@ -97,21 +97,21 @@ class RegistryRepository:
                 return error.response
             if error.kind == "answer":
                 raise HansaError(f"{self._place}: the registry sent {error}") from error
-            raise HubAway(
+            raise HubUnreachable(
                 f"{self._place}: the registry does not answer ({error})",
-                hint="the same command goes on where it was; nothing is sent twice",
+                hint="run the same command again to resume; nothing is sent twice",
             ) from error
 
-    def _safe(self, url: str) -> str:
-        """An address that the registry named; in the clear only between programs of one machine."""
+    def _require_safe_url(self, url: str) -> str:
+        """An address that the registry named; plain HTTP only between programs of one machine."""
         parts = urlsplit(url)
         is_own = is_loopback(parts.netloc) and is_loopback(self._place.host)
         if parts.scheme != "https" and not (parts.scheme == "http" and is_own):
-            raise HansaError(f"{self._place}: the registry names an address without TLS")
+            raise HansaError(f"{self._place}: the registry redirected to an address without TLS")
         return url
 
     def _authorize(self, challenge: str) -> bool:
-        """Find what the registry wants to see; false where it is shown already, or unknown."""
+        """Set the header that a challenge asks for; false if it was sent or is unknown."""
         scheme, _, rest = challenge.partition(" ")
         if scheme.lower() == "basic" and self._login and not self._authorization:
             self._authorization = f"Basic {self._login}"
@@ -123,7 +123,7 @@ class RegistryRepository:
         return True
 
     def _token(self, given: Mapping[str, str]) -> str:
-        realm = self._safe(given["realm"])
+        realm = self._require_safe_url(given["realm"])
         fields = {"service": given.get("service", ""), "scope": given.get("scope", self._scope)}
         headers = {"Authorization": f"Basic {self._login}"} if self._login else {}
         answer = self._repeat("GET", f"{realm}?{urlencode(fields)}", headers=headers)
@@ -140,16 +140,16 @@ class RegistryRepository:
 # -- credentials ------------------------------------------------------------------------------
 
 
-def _login(host: str) -> str:
+def _find_login(host: str) -> str:
     """`user:password` in base64, of the files that docker and podman write; empty: none."""
-    for path in _files():
+    for path in _list_auth_files():
         entry = _entry(path, host)
         if entry.get("auth"):
-            return _checked(str(entry["auth"]), path)
+            return _require_login(str(entry["auth"]), path)
     return ""
 
 
-def _files() -> list[Path]:
+def _list_auth_files() -> list[Path]:
     environ = os.environ
     if given := environ.get("REGISTRY_AUTH_FILE"):
         return [Path(given)]
@@ -167,7 +167,9 @@ def _entry(path: Path, host: str) -> dict[str, Any]:
     except OSError:
         return {}
     except (ValueError, AttributeError):
-        raise InputError(f"{path}: got no JSON of docker's, expected auths by host") from None
+        raise InputError(
+            f"{path}: got no docker config, expected JSON with auths by host"
+        ) from None
     for name in (host, f"https://{host}", f"https://{host}/v1/", f"https://{host}/v2/"):
         entry = known.get(name)
         if isinstance(entry, dict) and entry.get("auth"):
@@ -180,11 +182,11 @@ def _entry(path: Path, host: str) -> dict[str, Any]:
     return {}
 
 
-def _checked(auth: str, path: Path) -> str:
+def _require_login(auth: str, path: Path) -> str:
     try:
         is_pair = b":" in base64.b64decode(auth, validate=True)
     except (binascii.Error, ValueError):
         is_pair = False
     if not is_pair:
-        raise InputError(f"{path}: got an auth that is no user:password in base64")
+        raise InputError(f"{path}: auth: got something else than user:password in base64")
     return auth

@@ -1,9 +1,9 @@
-"""Charts as SVG that is as wide as its place and keeps its letters' size, without any script.
+"""Charts as SVG that fills its container and keeps its font size, without any script.
 
 Lines and bars are drawn in an inner SVG that is stretched to the width, with strokes that do not
-scale; marks and letters stand in the outer one at percentages. So one drawing fits a phone and a
-desk. No letters stand where curves may go: the container leaves room for them on all four sides
-(see page.css), and what is named inside the chart has a thin line to its name above it.
+scale; marks and text are placed in the outer one by percentage. So one drawing fits a phone and a
+desktop. No text is where curves may go: the container leaves room for it on all four sides (see
+page.css), and a point that is named has a thin line to its name above the chart.
 """
 
 import math
@@ -28,14 +28,14 @@ SHAPES = (
 """One shape per series, so that they are distinct without colour."""
 _LABEL_GAP = 15
 _LABEL = 16
-"""Letters of a name beside a line; page.css leaves room for as many."""
+"""Longest name beside a line, in characters; page.css leaves room for it."""
 _TICKS = 9
 _TICK_Y = 20
-"""Baseline of what is written below the axis; between them is room for the mark of a failure."""
+"""Baseline of the labels below the axis; above them is room for the mark of a failed round."""
 _FLAG_ROWS = {"start": -12, "best": -28}
-"""Baselines of the names above a chart: a row for each, so that none can meet another."""
+"""Baselines of the names above a chart: a row for each, so that they never overlap."""
 _TOPS = (1, 1.2, 1.6, 2, 2.4, 3.2, 4, 6, 8, 10)
-"""Tops of an axis whose quarters are short figures."""
+"""Tops of an axis, chosen so that quarters of them are short numbers."""
 _TALL = 300
 """Height from which a chart is as wide as the page and has room for more marks."""
 
@@ -78,10 +78,19 @@ class Axes:
     height: int
     show: Callable[[float], str] = percent
     """Writes a figure of the vertical axis."""
+    slots: bool = False
+    """Whether rounds have equal slots, as bars need, instead of points from edge to edge."""
+
+    @property
+    def width(self) -> float:
+        """Share of the chart's width that belongs to one round."""
+        return 1 / max(1, self.last - self.first + self.slots)
 
     def share(self, round_: float) -> float:
-        """Place of a round, from 0 (left) to 1; a single round stands in the middle."""
-        return (round_ - self.first) / (self.last - self.first) if self.last > self.first else 0.5
+        """Place of a round, from 0 (left) to 1; a single round is in the middle."""
+        if self.last == self.first:
+            return 0.5
+        return (round_ - self.first + self.slots / 2) * self.width
 
     def x(self, round_: float) -> str:
         """Place of a round in the outer drawing."""
@@ -92,15 +101,15 @@ class Axes:
         return round(self.height * (1 - value / self.top), 1) if self.top else float(self.height)
 
 
-def nice_top(value: float) -> float:
+def choose_axis_top(value: float) -> float:
     """The next round figure at or above a value, so that ticks are short."""
     power = 10.0 ** math.floor(math.log10(value)) if 0 < value < math.inf else 0.0
-    if not power:  # nothing, or less than a number can have ten parts of
+    if not power:  # zero, or so small that a power of ten of it is no float
         return 1.0
     return next(step * power for step in _TOPS if value <= step * power * (1 + 1e-9))
 
 
-def round_ticks(first: int, last: int) -> list[int]:
+def choose_round_ticks(first: int, last: int) -> list[int]:
     """Few rounds to write below the axis: the first, the last and even steps between."""
     steps = (scale * 10**power for power in range(6) for scale in (1, 2, 5))
     step = next((one for one in steps if (last - first) / one <= _TICKS), 10**6)
@@ -109,7 +118,7 @@ def round_ticks(first: int, last: int) -> list[int]:
     return sorted({first, *kept, last})
 
 
-def lines(
+def draw_lines(
     series: Sequence[Series],
     axes: Axes,
     *,
@@ -133,10 +142,10 @@ def lines(
         stretched,
         [
             *(_marks(one, axes) for one in series),
-            *(_failure(round_, axes) for round_ in failed),
+            *(_draw_failure(round_, axes) for round_ in failed),
             *(_flag(flag, axes) for flag in flags),
-            _end_names(series, axes) if ends else None,
-            _hits(titles, axes),
+            _draw_end_names(series, axes) if ends else None,
+            _draw_hover_titles(titles, axes),
         ],
         look=" wide" * ends + " flagged" * bool(flags),
     )
@@ -147,7 +156,6 @@ def _drawing(
     label: str,
     stretched: Sequence[Html],
     placed: Sequence[Html | None],
-    ticks: Sequence[int] | None = None,
     look: str = "",
 ) -> Html:
     inner = tag(
@@ -162,7 +170,7 @@ def _drawing(
         "svg",
         _grid(axes),
         inner,
-        _round_labels(axes, ticks if ticks is not None else round_ticks(axes.first, axes.last)),
+        _round_labels(axes),
         *placed,
         role="img",
         aria_label=label,
@@ -184,27 +192,28 @@ def _grid(axes: Axes) -> Html:
     return tag("g", *rows, class_="grid", aria_hidden="true")
 
 
-def _round_labels(axes: Axes, ticks: Sequence[int]) -> Html:
+def _round_labels(axes: Axes) -> Html:
     y = axes.height + _TICK_Y
+    ticks = choose_round_ticks(axes.first, axes.last)
     written = (tag("text", tick, x=axes.x(tick), y=y, text_anchor="middle") for tick in ticks)
     name = tag("text", "round", x="50%", y=y + 15, text_anchor="middle", class_="axis")
     return tag("g", *written, name, class_="grid", aria_hidden="true")
 
 
-def _corner(round_: float, value: float, axes: Axes) -> str:
+def _format_point(round_: float, value: float, axes: Axes) -> str:
     return f"{axes.share(round_) * SPAN:.4g} {axes.y(value):g}"
 
 
 def _path(series: Series, axes: Axes) -> Html:
-    corners = [_corner(round_, figure.value, axes) for round_, figure in series.points]
-    return (
-        tag("path", d="M" + "L".join(corners), class_=f"line {series.tone}") if corners else Html()
-    )
+    corners = [_format_point(round_, figure.value, axes) for round_, figure in series.points]
+    if not corners:
+        return Html()
+    return tag("path", d="M" + "L".join(corners), class_=f"line {series.tone}")
 
 
 def _band(series: Series, axes: Axes) -> Html:
-    upper = [_corner(round_, figure.high, axes) for round_, figure in series.points]
-    lower = [_corner(round_, figure.low, axes) for round_, figure in reversed(series.points)]
+    upper = [_format_point(round_, figure.high, axes) for round_, figure in series.points]
+    lower = [_format_point(round_, figure.low, axes) for round_, figure in reversed(series.points)]
     if len(upper) < 2:
         return Html()
     return tag("path", d="M" + "L".join([*upper, *lower]) + "Z", class_=f"band {series.tone}")
@@ -239,21 +248,17 @@ def _whisker(round_: int, figure: Interval, axes: Axes) -> Html:
     return tag("line", x1=x, x2=x, y1=axes.y(figure.low), y2=axes.y(figure.high))
 
 
-def _hits(titles: Sequence[tuple[int, str]], axes: Axes) -> Html:
-    width = 100 / (axes.last - axes.first) if axes.last > axes.first else 100
-    places = [(axes.share(round_) * 100 - width / 2, text) for round_, text in titles]
-    return _hit_group(places, width)
-
-
-def _hit_group(places: Sequence[tuple[float, str]], width: float) -> Html:
-    """Invisible columns that tell their figures; width and height are set once, by style."""
+def _draw_hover_titles(titles: Sequence[tuple[int, str]], axes: Axes) -> Html:
+    """Invisible columns that show their figures on hover; their width is set once, by style."""
+    width = axes.width * 100
     hits = (
-        Html(f'<rect x="{left:.4g}%"><title>{escape(text)}</title></rect>') for left, text in places
+        Html(f'<rect x="{left:.4g}%"><title>{escape(text)}</title></rect>')
+        for left, text in ((axes.share(each) * 100 - width / 2, text) for each, text in titles)
     )
     return tag("g", *hits, class_="hits", style=f"--width:{width:.4g}%")
 
 
-def _failure(round_: int, axes: Axes) -> Html:
+def _draw_failure(round_: int, axes: Axes) -> Html:
     title = tag("title", f"Round {round_} failed: no adapter came of it")
     return tag("text", title, "✕", x=axes.x(round_), y=axes.height + 8, class_="failure")
 
@@ -268,7 +273,7 @@ def _flag(flag: Flag, axes: Axes) -> Html:
     return tag("g", leader, ring, text, class_=f"flag {flag.kind}", data_round=flag.round)
 
 
-def _end_names(series: Sequence[Series], axes: Axes) -> Html:
+def _draw_end_names(series: Sequence[Series], axes: Axes) -> Html:
     """Names beside the last points, pushed apart where they would lie on each other.
 
     Where there is no room for all, there are none: the legend has them.
@@ -288,8 +293,8 @@ def _end_names(series: Sequence[Series], axes: Axes) -> Html:
 def spread(places: Sequence[float], gap: float, height: float) -> list[float]:
     """Sorted places at least a gap apart, from 0 to a height where they fit.
 
-    A crowd stands around its own middle: pushed down only, its last names would lie beside lines
-    that they do not belong to.
+    A crowd is centred on the mean of its places: if it were only pushed down, its last names would
+    be beside lines that they do not belong to.
     """
 
     def first(crowd: Sequence[float]) -> float:
@@ -314,7 +319,7 @@ class Column:
     title: str
 
 
-def columns(
+def draw_columns(
     bars: Sequence[Column],
     tones: Sequence[str],
     *,
@@ -326,51 +331,29 @@ def columns(
     """Stacked bars over rounds; each layer is one path, so that many rounds cost little."""
     highest = max((sum(bar.layers) for bar in bars), default=0.0)
     first, last = (bars[0].round, bars[-1].round) if bars else (0, 0)
-    axes = Axes(first=first, last=last, top=top or nice_top(highest), height=height, show=show)
-    slots = Slots(axes)
-    layers = [layer(bars, index, tone, slots) for index, tone in enumerate(tones)]
-    places = [(slots.left(bar.round) * 100, bar.title) for bar in bars]
-    hits = _hit_group(places, slots.width * 100)
-    ticks = [
-        tag("text", tick, x=slots.middle(tick), y=height + _TICK_Y, text_anchor="middle")
-        for tick in round_ticks(first, last)
-    ]
-    labels = tag("g", *ticks, class_="grid", aria_hidden="true")
-    return _drawing(axes, label, layers, [labels, hits], ticks=())
+    top = top or choose_axis_top(highest)
+    axes = Axes(first=first, last=last, top=top, height=height, show=show, slots=True)
+    layers = [layer(bars, index, tone, axes) for index, tone in enumerate(tones)]
+    return _drawing(
+        axes, label, layers, [_draw_hover_titles([(bar.round, bar.title) for bar in bars], axes)]
+    )
 
 
-class Slots:
-    """Equal places for the bars of consecutive rounds."""
-
-    def __init__(self, axes: Axes) -> None:
-        self.axes = axes
-        self.width = 1 / (axes.last - axes.first + 1)
-
-    def left(self, round_: int) -> float:
-        """Where a round's place begins, from 0 to 1."""
-        return (round_ - self.axes.first) * self.width
-
-    def middle(self, round_: int) -> str:
-        """Its middle in the outer drawing."""
-        return f"{(self.left(round_) + self.width / 2) * 100:.4g}%"
-
-
-def layer(bars: Sequence[Column], index: int, tone: str, slots: Slots) -> Html:
+def layer(bars: Sequence[Column], index: int, tone: str, axes: Axes) -> Html:
     """One layer of all bars as strokes of one path, which costs a third of as many rectangles."""
-    thickness = min(slots.width * SPAN * 0.78, 90.0)
+    thickness = min(axes.width * SPAN * 0.78, 90.0)
     strokes = []
     for bar in bars:
         if bar.layers[index] <= 0:
             continue
         below = sum(bar.layers[:index])
-        bottom, top = slots.axes.y(below), slots.axes.y(below + bar.layers[index])
-        x = (slots.left(bar.round) + slots.width / 2) * SPAN
-        strokes.append(f"M{x:.4g} {bottom:g}V{top:g}")
+        bottom, top = axes.y(below), axes.y(below + bar.layers[index])
+        strokes.append(f"M{axes.share(bar.round) * SPAN:.4g} {bottom:g}V{top:g}")
     shown = {"d": "".join(strokes), "stroke_width": f"{thickness:.4g}"}
     return tag("path", **shown, class_=f"layer {tone}") if strokes else Html()
 
 
-def marker_shapes() -> Html:
+def define_markers() -> Html:
     """The marks that every chart uses; once per page."""
     shapes = (tag("path", id=f"mark{index}", d=path) for index, path in enumerate(SHAPES))
     return tag("svg", tag("defs", *shapes), width=0, height=0, class_="defs", aria_hidden="true")

@@ -9,7 +9,7 @@ from hansa.api import bucket_keys
 from hansa.api.bucket_documents import EvaluationDocument, GlobalManifest, UpdateManifest
 from hansa.api.status import Federation, HistoryEntry
 from hansa.report import run_settings, shards
-from hansa.report.reading import Notes, Reader, count, number, seconds
+from hansa.report.reading import Notes, Reader, parse_count, parse_number, parse_seconds
 from hansa.report.run_facts import (
     EnvironmentRound,
     EpisodePair,
@@ -57,7 +57,7 @@ def collect(
         federation=federation,
         rounds=rounds,
         episodes=shown,
-        notes=(*_gaps(rounds), *notes.sentences()),
+        notes=(*_describe_gaps(rounds), *notes.sentences()),
         programs=collector.programs(),
         base_model=collector.base_model,
         adapter=adapter,
@@ -65,7 +65,7 @@ def collect(
     )
 
 
-def _gaps(rounds: tuple[Round, ...]) -> tuple[str, ...]:
+def _describe_gaps(rounds: tuple[Round, ...]) -> tuple[str, ...]:
     numbers = [entry.number for entry in rounds]
     missing = sorted(set(range(max(numbers, default=-1) + 1)) - set(numbers))
     if not missing:
@@ -79,10 +79,10 @@ def _gaps(rounds: tuple[Round, ...]) -> tuple[str, ...]:
 def _dated(rounds: tuple[Round, ...]) -> tuple[Round, ...]:
     """The temperature of each evaluation among the settings of the round that made it, the next."""
     sampled = {entry.number + 1: entry.temperature for entry in rounds}
-    return tuple(_sampled_at(entry, sampled.get(entry.number)) for entry in rounds)
+    return tuple(_set_temperature(entry, sampled.get(entry.number)) for entry in rounds)
 
 
-def _sampled_at(entry: Round, temperature: float | None) -> Round:
+def _set_temperature(entry: Round, temperature: float | None) -> Round:
     if entry.inputs is None or temperature is None:
         return entry
     used = {**entry.inputs.settings, "evaluation.temperature": temperature}
@@ -111,7 +111,7 @@ class _Collector:
         last = history[-1].round if history else 0
         self._reads_all = len(history) * len(self._federation.spec.environments) <= _MOST_INPUTS
         rounds = [self._round(entry, is_last=entry.round == last) for entry in history]
-        return _dated(tuple(self._with_temperature(entry) for entry in rounds))
+        return _dated(tuple(self._read_temperature(entry) for entry in rounds))
 
     def _round(self, entry: HistoryEntry, *, is_last: bool) -> Round:
         read = Round(
@@ -122,25 +122,27 @@ class _Collector:
             updates=entry.updates,
             own=entry.own,
             message=entry.message,
-            scores=self._scores(entry, is_last=is_last),
+            scores=self._collect_scores(entry, is_last=is_last),
         )
-        manifest = self._manifest(entry) if _made_an_adapter(entry) else None
+        manifest = self._manifest(entry) if _has_made_adapter(entry) else None
         if manifest is not None:
-            read = _with_manifest(read, manifest)
+            read = _add_manifest(read, manifest)
         if entry.round == 0:
             return read
         updates = self._updates(read)
-        others = {n: _part(one.to_json()) for n, one in updates.items() if n not in read.parts}
-        inputs = _inputs(manifest, updates)
-        parts = {n: _with_kinds(one, updates.get(n)) for n, one in {**read.parts, **others}.items()}
+        others = {
+            n: _parse_part(one.to_json()) for n, one in updates.items() if n not in read.parts
+        }
+        inputs = _merge_inputs(manifest, updates)
+        parts = {n: _add_kinds(one, updates.get(n)) for n, one in {**read.parts, **others}.items()}
         return replace(read, parts=parts, inputs=inputs)
 
-    def _with_temperature(self, entry: Round) -> Round:
+    def _read_temperature(self, entry: Round) -> Round:
         """Every environment samples alike, so one evaluation of each adapter says how."""
         if not entry.scores:
             return entry
-        document = self._evaluation(min(entry.scores), entry.number)
-        return replace(entry, temperature=number(document.temperature)) if document else entry
+        document = self._read_evaluation(min(entry.scores), entry.number)
+        return replace(entry, temperature=parse_number(document.temperature)) if document else entry
 
     def _manifest(self, entry: HistoryEntry) -> GlobalManifest | None:
         key = bucket_keys.global_folder(self._prefix, entry.round) + bucket_keys.MANIFEST
@@ -150,7 +152,7 @@ class _Collector:
             self.base_model = manifest.base_model
         return manifest
 
-    def _scores(self, entry: HistoryEntry, *, is_last: bool) -> dict[str, Score]:
+    def _collect_scores(self, entry: HistoryEntry, *, is_last: bool) -> dict[str, Score]:
         scores = {
             name: Score(
                 ratio=ratio,
@@ -159,18 +161,18 @@ class _Collector:
             )
             for name, ratio in entry.success.items()
         }
-        if entry.round and not _made_an_adapter(entry):
+        if entry.round and not _has_made_adapter(entry):
             return scores
         if not is_last and entry.round % self._federation.spec.evaluation.every_rounds:
             return scores
         for environment in self._federation.spec.environments:
             if not scores.get(environment.name, Score(ratio=0)).episodes:
-                score = self._score(environment.name, entry.round)
+                score = self._read_score(environment.name, entry.round)
                 scores.update({environment.name: score} if score else {})
         return scores
 
-    def _score(self, environment: str, round_: int) -> Score | None:
-        document = self._evaluation(environment, round_)
+    def _read_score(self, environment: str, round_: int) -> Score | None:
+        document = self._read_evaluation(environment, round_)
         if document is None or not document.episodes:
             return None
         return Score(
@@ -179,7 +181,7 @@ class _Collector:
             effective=document.effective(),
         )
 
-    def _evaluation(self, environment: str, round_: int) -> EvaluationDocument | None:
+    def _read_evaluation(self, environment: str, round_: int) -> EvaluationDocument | None:
         key = bucket_keys.evaluation(self._prefix, environment, round_)
         document = self._reader.document(EvaluationDocument, key, "evaluations", environment)
         if document is not None:
@@ -236,63 +238,65 @@ class _Collector:
         return self._read_shard(environment, round_, head)
 
     def _read_shard(self, environment: str, round_: int, head: bytes) -> ShownEpisode | None:
-        program = shards.version(head)
+        program = shards.read_version(head)
         self._programs.update({("experience", program)} if program else set())
-        episode = shards.first_episode(head, round_)
+        episode = shards.read_first_episode(head, round_)
         if episode is None:
             why = f"no episode of shard {round_} could be read"
             self._notes.add("episodes", environment, why)
         return episode
 
 
-def _with_manifest(entry: Round, manifest: GlobalManifest) -> Round:
+def _add_manifest(entry: Round, manifest: GlobalManifest) -> Round:
     adapter = manifest.files.get(bucket_keys.ADAPTER)
     return replace(
         entry,
-        parts={name: _part(given) for name, given in manifest.updates.items()},
+        parts={name: _parse_part(given) for name, given in manifest.updates.items()},
         members=tuple(member.environment for member in manifest.members),
-        norm=number(manifest.norm),
-        server_step=number(manifest.server_step),
+        norm=parse_number(manifest.norm),
+        server_step=parse_number(manifest.server_step),
         adapter_bytes=adapter.size if adapter else None,
-        seconds=seconds(manifest.seconds),
+        seconds=parse_seconds(manifest.seconds),
         refused=tuple((one.environment, one.reason) for one in manifest.refused),
     )
 
 
-def _inputs(
+def _merge_inputs(
     manifest: GlobalManifest | None, updates: Mapping[str, UpdateManifest]
 ) -> RoundInputs | None:
     """What a round used: of its clients the first by name, and of its aggregator."""
     inputs = [updates[name].inputs for name in sorted(updates)[:1]]
     inputs += [manifest.inputs] if manifest else []
-    used = {path: one for each in inputs for path, one in run_settings.leaves(each).items()}
+    used = {
+        path: one for each in inputs for path, one in run_settings.flatten_settings(each).items()
+    }
     worlds = {
-        name: run_settings.world_leaves(one.inputs.get("world"), one.inputs.get("options"))
+        name: run_settings.flatten_world(one.inputs.get("world"), one.inputs.get("options"))
         for name, one in updates.items()
         if "world" in one.inputs
     }
     return RoundInputs(settings=used, worlds=worlds) if used else None
 
 
-def _part(given: dict[str, Any]) -> EnvironmentRound:
+def _parse_part(given: dict[str, Any]) -> EnvironmentRound:
     counts = given.get("counts")
     counted: dict[str, Any] = counts if isinstance(counts, dict) else {}
     if isinstance(private := given.get("privacy"), dict):  # all else was left out, and is not zero
         return EnvironmentRound(
-            **_counts(counted, ("explored", "steps")),
-            norm=number(given.get("norm")),
-            epsilon=number(private.get("epsilon")),
+            **_parse_counts(counted, ("explored", "steps")),
+            norm=parse_number(given.get("norm")),
+            epsilon=parse_number(private.get("epsilon")),
         )
     return EnvironmentRound(
-        **_counts(counted, ("explored", "succeeded", "broken", "experience", "kept")),
-        **_counts(counted, ("steps", "tokens", "generated")),
-        norm=number(given.get("norm")),
-        loss=number(given.get("loss")),
-        seconds=seconds(given.get("seconds")),
+        **_parse_counts(counted, ("explored", "succeeded", "broken", "experience", "kept")),
+        **_parse_counts(counted, ("steps", "tokens", "generated")),
+        norm=parse_number(given.get("norm")),
+        loss=parse_number(given.get("loss")),
+        seconds=parse_seconds(given.get("seconds")),
     )
 
 
-def _with_kinds(part: EnvironmentRound, update: UpdateManifest | None) -> EnvironmentRound:
+def _add_kinds(part: EnvironmentRound, update: UpdateManifest | None) -> EnvironmentRound:
     """What only an environment's own manifest says; with privacy it may not, and is not shown."""
     if update is None or update.privacy:
         return part
@@ -300,10 +304,10 @@ def _with_kinds(part: EnvironmentRound, update: UpdateManifest | None) -> Enviro
     return replace(part, kinds={kind: (won, played) for kind, (won, played) in groups.items()})
 
 
-def _counts(given: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    return {name: count(given.get(name)) for name in names}
+def _parse_counts(given: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: parse_count(given.get(name)) for name in names}
 
 
-def _made_an_adapter(entry: HistoryEntry) -> bool:
+def _has_made_adapter(entry: HistoryEntry) -> bool:
     """Whether a round made a global adapter; one that a person has undone may have made one."""
     return entry.outcome in MADE or bool(entry.adapter)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from hansa.api.probes import Probed
+from hansa.api.probes import ProbeSummary
 from hansa.report.markup import Child, Html, Section, percent, section, table, tag
 from hansa.report.run_facts import ReportData
 
@@ -43,7 +43,7 @@ def show(data: ReportData) -> Section | None:
     )
 
 
-def _cell(said: Probed, name: str, number: int) -> Html:
+def _cell(said: ProbeSummary, name: str, number: int) -> Html:
     value = said.violations.get(name, said.forgotten.get(name))
     return tag(
         "td",
@@ -54,7 +54,7 @@ def _cell(said: Probed, name: str, number: int) -> Html:
     )
 
 
-def _text(said: Probed, name: str) -> str:
+def _text(said: ProbeSummary, name: str) -> str:
     if name in said.violations:
         return percent(said.violations[name])
     return f"{said.forgotten[name]:+.3f} nats" if name in said.forgotten else "–"

@@ -1,6 +1,6 @@
 """Episodes as conversations: what the agent did in the first round and what it does in the last."""
 
-from hansa.report.markup import Html, Section, counted, section, short, tag
+from hansa.report.markup import Html, Section, format_short, pluralize, section, tag
 from hansa.report.run_facts import EpisodeMessage, EpisodePair, ReportData, ShownEpisode
 
 MOST_TURNS = 40
@@ -22,15 +22,15 @@ def show(data: ReportData) -> Section | None:
         tag("p", lead, class_="lead"),
         tag("p", warning, class_="hint"),
         *(_pair(data, pair) for pair in data.episodes),
-        _left_out(data),
+        _note_missing(data),
     )
 
 
-def _left_out(data: ReportData) -> Html | None:
+def _note_missing(data: ReportData) -> Html | None:
     missing = len(data.federation.spec.environments) - len(data.episodes)
     if missing <= 0:
         return None
-    others = counted(missing, "more environment")
+    others = pluralize(missing, "more environment")
     text = f"No episodes are shown of {others}."
     return tag("p", text, class_="hint")
 
@@ -49,7 +49,7 @@ def _pair(data: ReportData, pair: EpisodePair) -> Html:
 
 def _episode(episode: ShownEpisode, word: str) -> Html:
     badge = ("success", "good") if episode.success else ("no success", "bad")
-    reward = f"reward {short(episode.reward)}" if episode.reward is not None else None
+    reward = f"reward {format_short(episode.reward)}" if episode.reward is not None else None
     head = tag(
         "header",
         tag("strong", f"Round {episode.round}"),
@@ -59,7 +59,7 @@ def _episode(episode: ShownEpisode, word: str) -> Html:
     )
     turns = [_turn(turn) for turn in episode.turns[:MOST_TURNS]]
     more = len(episode.turns) - MOST_TURNS
-    rest = tag("li", counted(more, "more turn"), class_="more") if more > 0 else None
+    rest = tag("li", pluralize(more, "more turn"), class_="more") if more > 0 else None
     return tag(
         "div",
         head,
@@ -82,7 +82,7 @@ def _turn(turn: EpisodeMessage) -> Html:
     who = "agent" if turn.role == "agent" else "world"
     text = turn.text.strip()
     more = len(text) - LONGEST_TEXT
-    rest = tag("em", f" … {counted(more, 'more character')}") if more > 0 else None
+    rest = tag("em", f" … {pluralize(more, 'more character')}") if more > 0 else None
     said = tag("bdi", text[:LONGEST_TEXT] or "(nothing)", dir="auto")
     speaker = tag("span", who, class_="who")
     return tag("li", speaker, tag("div", said, rest, class_="said"), class_=who)

@@ -6,18 +6,18 @@ from hansa.report.markup import Child, Section, percent, points, section, table,
 from hansa.report.run_facts import ReportData, Round, Score
 
 
-def sections(data: ReportData) -> list[Section]:
+def render_sections(data: ReportData) -> list[Section]:
     """What concerns each silo itself, as far as it was measured."""
-    return [*_joining(data), *_served(data)]
+    return [*_render_joining(data), *_render_served(data)]
 
 
-def _joining(data: ReportData) -> list[Section]:
+def _render_joining(data: ReportData) -> list[Section]:
     """By evolving alone (evaluation.alone), and by own updates (evaluation.ownUpdate)."""
-    parts = [*_alone(data), *_merging(data)]
+    parts = [*_render_alone(data), *_render_merging(data)]
     return [section("joining", "Does joining pay?", *parts)] if parts else []
 
 
-def _alone(data: ReportData) -> list[Child]:
+def _render_alone(data: ReportData) -> list[Child]:
     """What each silo would have had alone, the shared adapter, and what it serves."""
     lines = [line for line in data.federation.status.environments if line.joined]
     if not lines:
@@ -45,7 +45,7 @@ def _alone(data: ReportData) -> list[Child]:
     return [tag("p", lead, class_="lead"), shown, tag("p", hint, class_="hint")]
 
 
-def _merging(data: ReportData) -> list[Child]:
+def _render_merging(data: ReportData) -> list[Child]:
     rows = [row for name in data.environments if (row := _row(data, name))]
     if not rows:
         return []
@@ -68,7 +68,7 @@ def _row(data: ReportData, name: str) -> list[Child] | None:
     if not known:
         return None
     newest = known[-1]
-    shared, own = newest.scores[name], _own(newest, name)
+    shared, own = newest.scores[name], _score_own_update(newest, name)
     gain = difference(shared.interval, own.interval)
     brackets = f"[{points(gain.low)}, {points(gain.high)}]"
     return [
@@ -80,16 +80,16 @@ def _row(data: ReportData, name: str) -> list[Child] | None:
     ]
 
 
-def _own(entry: Round, name: str) -> Score:
+def _score_own_update(entry: Round, name: str) -> Score:
     """Measured on the tasks of the global adapter, so it is worth as many episodes."""
     shared = entry.scores[name]
     return Score(ratio=entry.own[name], episodes=shared.episodes, effective=shared.effective)
 
 
-def _served(data: ReportData) -> list[Section]:
+def _render_served(data: ReportData) -> list[Section]:
     """What silos chose for themselves after the last round (personalization)."""
     lines = [line for line in data.federation.status.environments if line.serves and line.personal]
-    rows = [row for line in lines if (row := _served_row(data, line))]
+    rows = [row for line in lines if (row := _build_served_row(data, line))]
     if not rows:
         return []
     heads = ["environment", "serves", "global adapter", "what it serves", "difference"]
@@ -106,16 +106,16 @@ def _served(data: ReportData) -> list[Section]:
     return [section("serves", "What each silo serves", tag("p", lead, class_="lead"), shown)]
 
 
-def _served_row(data: ReportData, line: EnvironmentStatus) -> list[Child] | None:
+def _build_served_row(data: ReportData, line: EnvironmentStatus) -> list[Child] | None:
     shared = data.last.scores.get(line.name) if data.last else None
     if shared is None:
         return None
     change = points(float(line.personal) - shared.ratio)
     served = percent(float(line.personal))
-    return [line.name, in_words(line.serves), percent(shared.ratio), served, change]
+    return [line.name, describe_choice(line.serves), percent(shared.ratio), served, change]
 
 
-def in_words(choice: str) -> str:
+def describe_choice(choice: str) -> str:
     """What a silo serves, for people."""
     kind, _, number = choice.partition("-")
     if kind == "mix":

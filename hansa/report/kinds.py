@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from hansa.report.charts import SPAN, Axes, Column, Slots, layer, legend
+from hansa.report.charts import SPAN, Axes, Column, layer, legend
 from hansa.report.markup import Child, Html, Section, details, percent, section, table, tag
 from hansa.report.run_facts import ReportData
 
@@ -41,7 +41,7 @@ def show(data: ReportData) -> Section | None:
     )
 
 
-def figures(data: ReportData, name: str) -> dict[str, list[tuple[int, int] | None]]:
+def collect_figures(data: ReportData, name: str) -> dict[str, list[tuple[int, int] | None]]:
     """Successes and episodes of each kind for programs, entry by entry as the page's rounds."""
     rounds = _rounds(data, name)
     return {
@@ -66,7 +66,7 @@ def _picture(environment: str, rounds: Mapping[int, Tallies]) -> Html:
     ends = sorted({first, last})
     shares = {number: _shares(kinds) for number, kinds in rounds.items()}
     top = max(sum(layers) for kinds in shares.values() for layers in kinds.values())
-    axes = Axes(first=first, last=last, top=top or 1.0, height=_HEIGHT)
+    axes = Axes(first=first, last=last, top=top or 1.0, height=_HEIGHT, slots=True)
     rows: list[Sequence[Child]] = [
         [name, _strip(name, shares, axes), *(_cell(rounds[each], name) for each in ends)]
         for name in _names(rounds)
@@ -89,10 +89,9 @@ def _strip(name: str, shares: Mapping[int, Mapping[str, tuple[float, float]]], a
         Column(round=number, layers=shares[number].get(name, (0.0, 0.0)), title="")
         for number in sorted(shares)
     ]
-    slots = Slots(axes)
     drawing = tag(
         "svg",
-        *(layer(bars, index, tone, slots) for index, tone in enumerate(_TONES)),
+        *(layer(bars, index, tone, axes) for index, tone in enumerate(_TONES)),
         viewBox=f"0 0 {SPAN} {_HEIGHT}",
         preserveAspectRatio="none",
         width="100%",

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from hansa.core.sanitize import visible
+from hansa.core.sanitize import sanitize
 from hansa.core.stats import Interval
 from hansa.core.text import count
 
@@ -32,17 +32,13 @@ _CREDENTIALS = re.compile(r"(?<=//)[^/@\s]+@")
 
 def escape(text: object) -> Html:
     """Text as markup, fit for element content and for quoted attributes."""
-    return Html(html.escape(visible(text), quote=True))
+    return Html(html.escape(sanitize(text), quote=True))
 
 
 def join(children: Iterable[Child], between: str = "") -> Html:
     """Children one after the other; those that are text are escaped."""
-    parts = (child if isinstance(child, Html) else escape(child) for child in _real(children))
+    parts = (c if isinstance(c, Html) else escape(c) for c in children if c is not None)
     return Html(between.join(parts))
-
-
-def _real(children: Iterable[Child]) -> Iterable[str | int | float]:
-    return (child for child in children if child is not None)
 
 
 def tag(name: str, /, *children: Child, **attributes: str | int | float | bool | None) -> Html:
@@ -112,7 +108,7 @@ def table(
 
 
 def _row(cells: Sequence[Child]) -> Html:
-    # HTML closes cells and rows by itself, which makes the page a tenth smaller.
+    # HTML closes cells and rows implicitly, which makes the page a tenth smaller.
     first, *others = cells
     return Html(f'<tr><th scope="row">{join([first])}{join(_cell(cell) for cell in others)}')
 
@@ -136,7 +132,7 @@ def script_json(identifier: str, document: Mapping[str, Any]) -> Html:
     return Html(f'<script type="application/json" id="{escape(identifier)}">{text}</script>')
 
 
-def without_credentials(text: str) -> str:
+def strip_credentials(text: str) -> str:
     """An address without the user and password someone may have put into it."""
     return _CREDENTIALS.sub("***@", text)
 
@@ -151,28 +147,33 @@ def percent(ratio: float) -> str:
     return f"{ratio * 100:.1f}{THIN}%"
 
 
+def tick(ratio: float) -> str:
+    """A ratio on an axis: 25 %."""
+    return f"{ratio * 100:.3g}{THIN}%"
+
+
 def limits(figure: Interval) -> str:
     """The 95 % limits of a ratio in per cent: [31.9, 50.8]."""
     return f"[{figure.low * 100:.1f}, {figure.high * 100:.1f}]"
 
 
-def change(figure: Interval) -> Html:
+def format_change(figure: Interval) -> Html:
     """A difference in percentage points with its limits; coloured only if they exclude zero."""
-    number = tag("b", points(figure.value), class_=direction(figure))
+    number = tag("b", points(figure.value), class_=choose_direction(figure))
     return join([number, tag("small", f"[{points(figure.low)}, {points(figure.high)}]")])
 
 
-def direction(change: Interval) -> str:
+def choose_direction(change: Interval) -> str:
     """CSS class of a difference: a change is shown only where its interval excludes zero."""
     return "up" if change.low > 0 else "down" if change.high < 0 else "even"
 
 
-def counted(number: int, noun: str) -> str:
+def pluralize(number: int, noun: str) -> str:
     """A count with its noun: 1 round, 2 rounds."""
-    return count(number, noun, show=whole)
+    return count(number, noun, show=format_count)
 
 
-def listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """Names in a sentence: a, b and c."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
@@ -183,12 +184,12 @@ def points(change: float) -> str:
     return "0.0" if rounded == 0 else f"{rounded:+.1f}".replace("-", "\u2212")
 
 
-def whole(number: float | None) -> str:
+def format_count(number: float | None) -> str:
     """A count with thin spaces between its thousands; a dash when it is unknown."""
     return "–" if number is None else f"{number:,.0f}".replace(",", THIN)
 
 
-def short(number: float | None) -> str:
+def format_short(number: float | None) -> str:
     """A figure with three digits, however large or small."""
     return "–" if number is None else f"{number:.3g}"
 
@@ -220,7 +221,7 @@ def size(number: int | None) -> str:
     return f"{value:.3g}{THIN}GiB"
 
 
-def moment(when: datetime | None) -> str:
+def format_time(when: datetime | None) -> str:
     """A time in UTC, whatever zone it came in."""
     if when is None:
         return "–"

@@ -21,24 +21,24 @@ from hansa.report import (
     success,
     work,
 )
-from hansa.report.charts import marker_shapes
+from hansa.report.charts import define_markers
 from hansa.report.markup import (
     Child,
     Html,
+    choose_direction,
     contents,
-    counted,
-    direction,
     duration,
+    format_count,
+    format_time,
     join,
-    moment,
     percent,
+    pluralize,
     points,
     script_json,
     size,
     tag,
-    whole,
 )
-from hansa.report.run_facts import EnvironmentRound, ReportData, Round, phases
+from hansa.report.run_facts import EnvironmentRound, ReportData, Round, sort_phases
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 DATA_ID = "hansa-data"
@@ -51,10 +51,10 @@ _MARK = (
 def render(data: ReportData) -> str:
     """The page; equal data gives equal bytes."""
     title = f"{data.federation.metadata.name} · Hansa report"
-    return whole_page(title, _body(data), figures(data))
+    return assemble_page(title, _body(data), collect_figures(data))
 
 
-def whole_page(title: str, body: Html, document: dict[str, Any]) -> str:
+def assemble_page(title: str, body: Html, document: dict[str, Any]) -> str:
     """A page of one body and the figures in it, for programs; comparisons are written so too."""
     head = join(
         [
@@ -67,7 +67,7 @@ def whole_page(title: str, body: Html, document: dict[str, Any]) -> str:
             tag("style", Html(_style())),
         ]
     )
-    inner = join([marker_shapes(), body, script_json(DATA_ID, document)])
+    inner = join([define_markers(), body, script_json(DATA_ID, document)])
     page = tag("html", tag("head", head), tag("body", inner), lang="en")
     return f"<!doctype html>\n{page}\n"
 
@@ -79,21 +79,21 @@ def _style() -> str:
 def _body(data: ReportData) -> Html:
     offered = [
         success.show(data),
-        *joining.sections(data),
+        *joining.render_sections(data),
         drift.show(data),
         privacy.show(data),
-        reference.adapter(data),
-        *work.sections(data),
+        reference.render_adapter(data),
+        *work.render_sections(data),
         kinds.show(data),
         run_settings.show(data),
         episodes.show(data),
-        reference.particulars(data),
+        reference.render_particulars(data),
     ]
     sections = [one for one in offered if one is not None]
     return tag(
         "main",
         _header(data),
-        _trouble(data),
+        _render_trouble(data),
         _tiles(data),
         contributions.note(data),
         contents(sections),
@@ -106,10 +106,10 @@ def _header(data: ReportData) -> Html:
     status = data.federation.status
     phase = tag("span", status.phase, class_=f"phase {status.phase.lower()}", data_figure="phase")
     facts = [phase, *(tag("span", fact) for fact in _facts(data))]
-    return header("Hansa report", data.federation.metadata.name, facts)
+    return render_page_header("Hansa report", data.federation.metadata.name, facts)
 
 
-def header(brand: str, title: str, facts: Sequence[Html]) -> Html:
+def render_page_header(brand: str, title: str, facts: Sequence[Html]) -> Html:
     """The top of a page."""
     mark = tag(
         "svg",
@@ -135,13 +135,13 @@ def _facts(data: ReportData) -> list[str]:
     closed = next((entry.closed_at for entry in reversed(data.rounds) if entry.closed_at), None)
     facts = [spec.model.source, f"LoRA rank {spec.adapter.rank}", f"seed {spec.seed}"]
     if opened:
-        facts.append(f"began {moment(opened)}")
+        facts.append(f"began {format_time(opened)}")
     if opened and closed:
         facts.append(f"took {duration((closed - opened).total_seconds())}")
     return facts
 
 
-def _trouble(data: ReportData) -> Html | None:
+def _render_trouble(data: ReportData) -> Html | None:
     """What is wrong and what to do, before any figure."""
     status = data.federation.status
     said: list[Child] = []
@@ -160,19 +160,23 @@ def _tiles(data: ReportData) -> Html:
     status, spec = data.federation.status, data.federation.spec
     explored = data.total(lambda part: part.explored)
     succeeded = data.total(lambda part: part.succeeded)
-    share = f"{whole(succeeded)} successful ({percent(succeeded / explored)})" if explored else ""
+    share = (
+        f"{format_count(succeeded)} successful ({percent(succeeded / explored)})"
+        if explored
+        else ""
+    )
     if spec.privacy:
         share = "how many were successful stays in the silos"
     worlds = len({environment.world for environment in spec.environments})
     return tag(
         "div",
         _headline(data),
-        _tile("rounds", "Rounds", status.completed, f"of {whole(spec.rounds)}"),
+        _tile("rounds", "Rounds", status.completed, f"of {format_count(spec.rounds)}"),
         _tile(
             "environments",
             "Environments",
             len(spec.environments),
-            counted(worlds, "world"),
+            pluralize(worlds, "world"),
         ),
         _tile("explored", "Episodes explored", explored, share),
         _adapter_tile(data),
@@ -181,7 +185,7 @@ def _tiles(data: ReportData) -> Html:
 
 
 def _tile(figure: str, name: str, value: int, aside: str) -> Html:
-    number = tag("span", whole(value), class_="number", data_figure=figure, data_value=value)
+    number = tag("span", format_count(value), class_="number", data_figure=figure, data_value=value)
     return tag("div", _tile_name(name), tag("p", number), tag("p", aside, class_="aside"))
 
 
@@ -203,7 +207,7 @@ def _adapter_tile(data: ReportData) -> Html:
 def _headline(data: ReportData) -> Html:
     base, last, best = data.base, data.last, data.best
     steps = [
-        _headline_figure(name, entry)
+        _headline_figure(name, entry, entry.success.value)
         for name, entry in (("base", base), ("last", last))
         if entry is not None and entry.success
     ]
@@ -213,11 +217,15 @@ def _headline(data: ReportData) -> Html:
     asides: list[Child] = []
     if base and last and base.success and last.success:
         change = difference(last.success, base.success)
-        way = direction(change)
+        way = choose_direction(change)
         asides.append(tag("b", f"{points(change.value)} points", class_=way))
         asides.append(f"95\u202f%: {points(change.low)} to {points(change.high)}")
         asides += ["no change is shown: that includes zero"] if way == "even" else []
-    highest = _best(best, best.success.value) if best and best.success and last else None
+    highest = (
+        _headline_figure("best", best, best.success.value)
+        if best and best.success and last
+        else None
+    )
     return tag(
         "div",
         _tile_name("Mean success on held-out tasks"),
@@ -228,50 +236,43 @@ def _headline(data: ReportData) -> Html:
     )
 
 
-def _headline_figure(name: str, entry: Round) -> Html:
-    value = entry.success.value if entry.success else 0.0
+def _headline_figure(name: str, entry: Round, value: float) -> Html:
     return tag(
         "span",
-        percent(value),
-        class_=f"number {name}",
+        f"best {percent(value)} in round {entry.number}" if name == "best" else percent(value),
+        class_=None if name == "best" else f"number {name}",
         data_figure=f"success-{name}",
         data_round=entry.number,
         data_value=f"{value:.6g}",
     )
 
 
-def _best(best: Round, value: float) -> Html:
-    return tag(
-        "span",
-        f"best {percent(value)} in round {best.number}",
-        data_figure="success-best",
-        data_round=best.number,
-        data_value=f"{value:.6g}",
-    )
-
-
 def _footer(data: ReportData) -> Html:
-    made = f" on {moment(data.made_at)}" if data.made_at else ""
+    made = f" on {format_time(data.made_at)}" if data.made_at else ""
     text = f"Made by hansa report{made}. The figures are in this page as JSON too: "
     return tag("footer", tag("p", text, tag("code", f"#{DATA_ID}"), "."))
 
 
-def figures(data: ReportData) -> dict[str, Any]:
+def collect_figures(data: ReportData) -> dict[str, Any]:
     """The page's figures for programs; entry i of each list belongs to entry i of `rounds`."""
     ends = (("base", data.base), ("last", data.last), ("best", data.best))
     return {
         "federation": data.federation.metadata.name,
         "phase": data.federation.status.phase,
         "success": {
-            word: {"round": entry.number, "mean": _rounded(entry.success.value)}
+            word: {"round": entry.number, "mean": _round_figure(entry.success.value)}
             for word, entry in ends
             if entry is not None and entry.success
         },
         "rounds": [entry.number for entry in data.rounds],
         "outcomes": [entry.outcome for entry in data.rounds],
-        "mean": [_rounded(entry.success.value if entry.success else None) for entry in data.rounds],
-        "norm": [_rounded(entry.norm) for entry in data.rounds],
-        "environments": {name: _environment_figures(data, name) for name in data.environments},
+        "mean": [
+            _round_figure(entry.success.value if entry.success else None) for entry in data.rounds
+        ],
+        "norm": [_round_figure(entry.norm) for entry in data.rounds],
+        "environments": {
+            name: _collect_environment_figures(data, name) for name in data.environments
+        },
     }
 
 
@@ -281,25 +282,26 @@ _BY_ROUND = (
 )
 
 
-def _environment_figures(data: ReportData, name: str) -> dict[str, Any]:
+def _collect_environment_figures(data: ReportData, name: str) -> dict[str, Any]:
     scores = [entry.scores.get(name) for entry in data.rounds]
     parts = [entry.parts.get(name, EnvironmentRound()) for entry in data.rounds]
     spent = [part.seconds for part in parts]
     return {
         "world": data.world(name),
-        "success": [_rounded(score.ratio) if score else None for score in scores],
+        "success": [_round_figure(score.ratio) if score else None for score in scores],
         "episodes": [score.episodes if score else None for score in scores],
         **{
-            field: [_rounded(getattr(part, field)) for part in parts]
+            field: [_round_figure(getattr(part, field)) for part in parts]
             for field in _BY_ROUND
             if field != "epsilon" or data.federation.spec.privacy
         },
-        "kinds": kinds.figures(data, name),
+        "kinds": kinds.collect_figures(data, name),
         "seconds": {
-            phase: [_rounded(one.get(phase)) for one in spent] for phase in phases(spent, ())
+            phase: [_round_figure(one.get(phase)) for one in spent]
+            for phase in sort_phases(spent, ())
         },
     }
 
 
-def _rounded(value: float | None) -> float | None:
+def _round_figure(value: float | None) -> float | None:
     return round(value, 6) if isinstance(value, float) else value

@@ -1,10 +1,10 @@
-"""What each silo has given away of one record, round by round, where spec.privacy bounds it."""
+"""Epsilon: what each silo has revealed of one record by each round, bounded by spec.privacy."""
 
 from collections.abc import Sequence
 
-from hansa.report.markup import Child, Section, figure, section, short, table, tag
+from hansa.report.markup import Child, Section, figure, format_short, section, table, tag
 from hansa.report.run_facts import EnvironmentRound, ReportData
-from hansa.report.success import environment_legend, part_lines
+from hansa.report.success import draw_environment_legend, draw_part_lines
 
 
 def show(data: ReportData) -> Section | None:
@@ -20,9 +20,11 @@ def show(data: ReportData) -> Section | None:
         f"{privacy.unit} of it, at a delta of {privacy.delta:g}; the spec allows "
         f"{privacy.epsilon:g}. It is each silo's word."
     )
-    drawn = part_lines(data, _epsilon, label="Epsilon, by environment.", show=short)
+    drawn = draw_part_lines(
+        data, lambda part: part.epsilon, label="Epsilon, by environment.", show=format_short
+    )
     rows: list[Sequence[Child]] = [
-        [entry.number, *(_shown(entry.parts.get(name)) for name in data.environments)]
+        [entry.number, *(_format_epsilon(entry.parts.get(name)) for name in data.environments)]
         for entry in data.played
     ]
     heads = ["round", *data.environments]
@@ -30,14 +32,10 @@ def show(data: ReportData) -> Section | None:
         "privacy",
         "Privacy",
         tag("p", lead, class_="lead"),
-        figure("Epsilon after each round", drawn, environment_legend(data)),
+        figure("Epsilon after each round", drawn, draw_environment_legend(data)),
         table(heads, rows, caption="Epsilon, per round and environment", class_="dense"),
     )
 
 
-def _epsilon(part: EnvironmentRound) -> float | None:
-    return part.epsilon
-
-
-def _shown(part: EnvironmentRound | None) -> str:
-    return short(part.epsilon) if part else "–"
+def _format_epsilon(part: EnvironmentRound | None) -> str:
+    return format_short(part.epsilon) if part else "–"

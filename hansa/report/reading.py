@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any, TypeVar
 
-from hansa.core.errors import Denied, Garbled, NotFound, StoreError, Unreachable
+from hansa.core.errors import Denied, InvalidDocument, NotFound, StoreError, Unreachable
 from hansa.store import documents
 from hansa.store.base import ObjectStore
 from hansa.store.documents import Document
@@ -31,12 +31,12 @@ class Notes:
     def sentences(self) -> tuple[str, ...]:
         """One sentence for each kind of failure, in the order they came."""
         return tuple(
-            f"Not shown: {what} of {_listed(subjects)}: {why}."
+            f"Not shown: {what} of {_join_subjects(subjects)}: {why}."
             for (what, why), subjects in self._subjects.items()
         )
 
 
-def _listed(subjects: list[str]) -> str:
+def _join_subjects(subjects: list[str]) -> str:
     shown = ", ".join(subjects[:_SHOWN_SUBJECTS])
     more = len(subjects) - _SHOWN_SUBJECTS
     return f"{shown} and {more} more" if more > 0 else shown
@@ -61,7 +61,7 @@ class Reader:
 
     def document(self, kind: type[Document], key: str, what: str, subject: str) -> Document | None:
         """A document of the bucket; None when it is not there or not what it should be."""
-        return self._asked(lambda store: documents.read(kind, store, key), what, subject)
+        return self._asked(lambda store: documents.read_document(kind, store, key), what, subject)
 
     def _asked(
         self, ask: Callable[[ObjectStore], Answer], what: str, subject: str
@@ -77,14 +77,14 @@ class Reader:
         except Unreachable:
             self._notes.add(what, subject, "the object store did not answer")
             self._store = None
-        except Garbled:
+        except InvalidDocument:
             self._notes.add(what, subject, "its document is garbled or of another version")
         except StoreError as error:
             self._notes.add(what, subject, error.message)
         return None
 
 
-def number(value: Any) -> float | None:
+def parse_number(value: Any) -> float | None:
     """A finite number, or None for whatever else a document may hold."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -94,9 +94,9 @@ def number(value: Any) -> float | None:
         return None
 
 
-def count(value: Any) -> int | None:
+def parse_count(value: Any) -> int | None:
     """A number of things, or None."""
-    given = number(value)
+    given = parse_number(value)
     return int(given) if given is not None and given >= 0 else None
 
 
@@ -104,16 +104,16 @@ MOST_PHASES = 20
 """A round has ten; a page must not grow with what a silo writes."""
 
 
-def seconds(value: Any) -> dict[str, float]:
+def parse_seconds(value: Any) -> dict[str, float]:
     """Seconds by phase; what is no duration is left out, and so is what no round could have."""
     if not isinstance(value, dict):
         return {}
     phases = islice(value.items(), MOST_PHASES)
-    known = {str(phase)[:40]: number(given) for phase, given in phases}
+    known = {str(phase)[:40]: parse_number(given) for phase, given in phases}
     return {p: given for p, given in known.items() if given is not None and 0 <= given <= 1e9}
 
 
-def json_object(line: bytes) -> dict[str, Any] | None:
+def parse_object(line: bytes) -> dict[str, Any] | None:
     """The JSON object of one line, or None."""
     try:
         given = json.loads(line)

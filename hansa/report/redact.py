@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from hansa.report.markup import without_credentials
+from hansa.report.markup import strip_credentials
 
 _SECRET = re.compile(r"(password|passwd|token|secret|api_?key|access_?key|credential)s?$", re.I)
 _COUNT = re.compile(r"tokens$", re.I)
@@ -11,16 +11,16 @@ _COUNT = re.compile(r"tokens$", re.I)
 _HIDDEN = "***"
 
 
-def redacted(value: Any, key: str = "") -> Any:
+def redact(value: Any, key: str = "") -> Any:
     """A copy without `env` values, what secret-sounding keys hold, and passwords in addresses.
 
-    Names of Secrets are no secrets. A secret in a place nobody would guess still shows.
+    Names of Secrets are kept. A secret under an unsuspicious name is not found.
     """
     if isinstance(value, dict):
         return {name: _entry(name, one, key) for name, one in value.items()}
     if isinstance(value, list):
-        return [redacted(one, key) for one in value]
-    return without_credentials(value) if isinstance(value, str) else value
+        return [redact(one, key) for one in value]
+    return strip_credentials(value) if isinstance(value, str) else value
 
 
 def _entry(name: str, value: Any, parent: str) -> Any:
@@ -30,4 +30,4 @@ def _entry(name: str, value: Any, parent: str) -> Any:
     is_named = _SECRET.search(name) or (parent == "env" and name == "value")
     if is_named and (is_number or isinstance(value, str)):
         return _HIDDEN
-    return redacted(value, name)
+    return redact(value, name)

@@ -6,31 +6,31 @@ from collections.abc import Sequence
 import yaml
 
 from hansa.adapter.lora import base_name
-from hansa.adapter.model_card import base_code
+from hansa.adapter.model_card import render_base_code
 from hansa.report.markup import (
     Child,
     Html,
     Section,
     details,
     duration,
-    moment,
+    format_time,
     percent,
     section,
+    strip_credentials,
     table,
     tag,
-    without_credentials,
 )
-from hansa.report.redact import redacted
+from hansa.report.redact import redact
 from hansa.report.run_facts import ReportData, Round
 from hansa.version import __version__
 
 
-def adapter(data: ReportData) -> Section | None:
+def render_adapter(data: ReportData) -> Section | None:
     """Where the adapter is and the lines that load it."""
     last = data.federation.status.adapter
     if last is None:
         return None
-    where = data.adapter or without_credentials(last.uri)
+    where = data.adapter or strip_credentials(last.uri)
     fetch = None
     if not data.adapter:
         fetch = tag(
@@ -45,29 +45,29 @@ def adapter(data: ReportData) -> Section | None:
             tag("code", where, class_="path", data_figure="adapter", data_sha256=last.sha256),
         ),
         fetch,
-        tag("pre", tag("code", snippet(data)), tabindex=0, aria_label="Python that loads it"),
+        tag("pre", tag("code", build_snippet(data)), tabindex=0, aria_label="Python that loads it"),
     )
 
 
-def snippet(data: ReportData) -> str:
+def build_snippet(data: ReportData) -> str:
     """Five lines of Python that load the base model with the adapter."""
     source = data.federation.spec.model.source
     folder = json.dumps(data.adapter or "adapter")
     lines = ["from peft import PeftModel"]
     lines.append("from transformers import AutoModelForCausalLM")
-    base = base_code(source)
+    base = render_base_code(source)
     if revision := base_name(source).revision:
         base += f", revision={json.dumps(revision)}"
     if source.startswith("builtin:"):
         lines.insert(0, "from importlib.resources import files")
     elif not source.startswith(("path:", "hf:")):
-        lines.append(f"# base: your copy of {without_credentials(source)}")
+        lines.append(f"# base: your copy of {strip_credentials(source)}")
     lines.append(f"base = AutoModelForCausalLM.from_pretrained({base})")
     lines.append(f"agent = PeftModel.from_pretrained(base, {folder})")
     return "\n".join(lines)
 
 
-def particulars(data: ReportData) -> Section:
+def render_particulars(data: ReportData) -> Section:
     """Everything that explains the figures above."""
     running = data.federation.status.phase not in ("Succeeded", "Pending")
     return section(
@@ -78,7 +78,7 @@ def particulars(data: ReportData) -> Section:
         details("Rounds", _rounds(data)) if data.rounds else None,
         details("Conditions", _conditions(data)) if data.federation.status.conditions else None,
         details(
-            "Present spec", tag("pre", tag("code", spec_yaml(data)), tabindex=0, aria_label="Spec")
+            "Present spec", tag("pre", tag("code", dump_spec(data)), tabindex=0, aria_label="Spec")
         ),
         details("Versions", _versions(data)),
     )
@@ -119,7 +119,7 @@ def _round(entry: Round) -> list[Child]:
         entry.updates or "–",
         refused or "–",
         "–" if entry.server_step is None else f"{entry.server_step:.3g}",
-        moment(entry.opened_at),
+        format_time(entry.opened_at),
         duration(took),
         success,
     ]
@@ -127,7 +127,13 @@ def _round(entry: Round) -> list[Child]:
 
 def _conditions(data: ReportData) -> Html:
     rows = [
-        [one.type, one.status, one.reason, one.message or "–", moment(one.last_transition_time)]
+        [
+            one.type,
+            one.status,
+            one.reason,
+            one.message or "–",
+            format_time(one.last_transition_time),
+        ]
         for one in data.federation.status.conditions
     ]
     heads = ["condition", "status", "reason", "message", "since"]
@@ -149,13 +155,13 @@ def _versions(data: ReportData) -> Html:
     )
 
 
-def spec_yaml(data: ReportData) -> str:
+def dump_spec(data: ReportData) -> str:
     """The spec as users write it, without what looks like a secret."""
     document = {
         "apiVersion": data.federation.api_version,
         "kind": data.federation.kind,
         "metadata": {"name": data.federation.metadata.name},
-        "spec": redacted(data.federation.spec.to_json()),
+        "spec": redact(data.federation.spec.to_json()),
     }
     text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=88)
     return text

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from hansa.api.status import Federation
-from hansa.core.stats import Interval, mean, of_rate
+from hansa.core.stats import Interval, mean, rate_interval
 from hansa.plan.policy import apart, guard
 
 
@@ -25,7 +25,7 @@ class Score:
     def interval(self) -> Interval:
         """The ratio with its 95 % limits; as wide as can be when the episodes are unknown."""
         worth = self.episodes if self.effective is None else min(self.effective, self.episodes)
-        return of_rate(self.ratio, worth)
+        return rate_interval(self.ratio, worth)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,7 +184,7 @@ class ReportData:
     def last(self) -> Round | None:
         """The newest evaluated adapter that counts; the base alone is no last one."""
         strategy = self.federation.spec.aggregation.strategy
-        newest = apart.newest(self.federation.status, strategy)
+        newest = apart.find_newest_round(self.federation.status, strategy)
         counted = [entry for entry in self.evaluated if 0 < entry.number <= newest]
         kept = (entry for entry in reversed(counted) if entry.outcome not in guard.GONE)
         return next(kept, None)
@@ -196,19 +196,19 @@ class ReportData:
         for entry in self.evaluated:
             if best and entry.number == best.round:
                 return entry
-        return max(self.evaluated, key=_height, default=None)
+        return max(self.evaluated, key=_rank_by_success, default=None)
 
     def total(self, count: Callable[[EnvironmentRound], int | None]) -> int:
         """A count over all rounds and environments."""
         return sum(entry.total(count) for entry in self.rounds)
 
 
-def _height(entry: Round) -> tuple[float, int]:
+def _rank_by_success(entry: Round) -> tuple[float, int]:
     success = entry.success
     return (success.value if success else -1.0, -entry.number)
 
 
-def phases(seconds: Iterable[dict[str, float]], order: tuple[str, ...]) -> list[str]:
+def sort_phases(seconds: Iterable[dict[str, float]], order: tuple[str, ...]) -> list[str]:
     """Phases that occur, the known ones in the order they happen and the others after them."""
     known = {phase for one in seconds for phase in one}
     return [*(one for one in order if one in known), *sorted(known - set(order))]

@@ -6,8 +6,8 @@ from typing import Any
 
 from hansa.api.spec import Adapter, differences
 from hansa.api.status import RoundSettings
-from hansa.report.markup import Child, Html, Section, counted, details, join, section, table, tag
-from hansa.report.redact import redacted
+from hansa.report.markup import Child, Html, Section, details, join, pluralize, section, table, tag
+from hansa.report.redact import redact
 from hansa.report.run_facts import ReportData, RoundInputs
 
 GROUPS = ("model", "adapter", "exploration", "experience", "training", "aggregation", "evaluation")
@@ -21,19 +21,19 @@ Change = tuple[str, Any, Any, str]
 """(setting, value before, value after, since when)."""
 
 
-def leaves(inputs: Mapping[str, Any]) -> Leaves:
+def flatten_settings(inputs: Mapping[str, Any]) -> Leaves:
     """Settings of a manifest's inputs by their paths in the spec."""
     known = {group: inputs[group] for group in GROUPS if group in inputs}
     known |= {"seed": inputs["seed"]} if "seed" in inputs else {}
-    return dict(_flat(redacted(known)))
+    return dict(_flatten(redact(known)))
 
 
-def world_leaves(world: Any, options: Any) -> Leaves:
+def flatten_world(world: Any, options: Any) -> Leaves:
     """An environment's world and the world's options."""
-    return dict(_flat(redacted({"world": world, "options": options or {}})))
+    return dict(_flatten(redact({"world": world, "options": options or {}})))
 
 
-def _flat(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _flatten(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     pending = [("", document)]
     count = 0
     while pending and count < _MOST_LEAVES:
@@ -51,7 +51,7 @@ def show(data: ReportData) -> Section:
     if not used:
         empty = "No manifest says what the rounds used; the present spec is below, in Particulars."
         return section("settings", "Settings", tag("p", empty, class_="empty"))
-    changes = [*_changes(used), *_pending(data, used[-1][1])]
+    changes = [*_list_changes(used), *_list_pending_changes(data, used[-1][1])]
     return section(
         "settings",
         "Settings",
@@ -66,8 +66,8 @@ def _open(data: ReportData) -> list[tuple[int, RoundInputs]]:
     current = data.federation.status.current
     if current is None or current.kind != "round":
         return []
-    worlds = {one.name: world_leaves(one.world, one.options) for one in current.environments}
-    settings = leaves(current.settings.to_json())
+    worlds = {one.name: flatten_world(one.world, one.options) for one in current.environments}
+    settings = flatten_settings(current.settings.to_json())
     return [(current.round, RoundInputs(settings=settings, worlds=worlds))]
 
 
@@ -76,64 +76,74 @@ def _lead(used: Sequence[tuple[int, RoundInputs]], changes: Sequence[Change]) ->
     if first == last:
         return f"What round {first} was computed from, as its manifests say."
     count = len({path for path, _, _, since in changes if since != _NOT_YET})
-    changed = f"{counted(count, 'setting')} changed" if count else "No setting changed"
+    changed = f"{pluralize(count, 'setting')} changed" if count else "No setting changed"
     source = "What each round was computed from, as its manifests say."
     return f"{source} {changed} between rounds {first} and {last}."
 
 
-def _changes(used: Sequence[tuple[int, RoundInputs]]) -> list[Change]:
+def _list_changes(used: Sequence[tuple[int, RoundInputs]]) -> list[Change]:
     changes: list[Change] = []
     settings: Leaves = {}
     worlds: dict[str, Leaves] = {}
     for number, inputs in used:
         since = f"round {number}"
-        changes += _between(settings, inputs.settings, since)
+        changes += _compare_settings(settings, inputs.settings, since)
         settings |= inputs.settings
         for name, own in inputs.worlds.items():
-            changes += _between_worlds(name, worlds.get(name, own), own, since)
+            changes += _compare_worlds(name, worlds.get(name, own), own, since)
             worlds[name] = own
     return changes
 
 
-def _between(old: Leaves, new: Leaves, since: str) -> list[Change]:
+def _compare_settings(old: Leaves, new: Leaves, since: str) -> list[Change]:
     """Changed values of settings that both sides name: inputs leave some defaults out."""
     both = sorted(old.keys() & new.keys())
     return [(path, old[path], new[path], since) for path in both if old[path] != new[path]]
 
 
-def _between_worlds(name: str, old: Leaves, new: Leaves, since: str) -> list[Change]:
+def _compare_worlds(name: str, old: Leaves, new: Leaves, since: str) -> list[Change]:
     return [(f"{name}: {path}", was, is_, since) for path, was, is_ in differences(old, new)]
 
 
-def _pending(data: ReportData, last: RoundInputs) -> list[Change]:
+def _list_pending_changes(data: ReportData, last: RoundInputs) -> list[Change]:
     """What the spec says now and no round has used."""
     spec, factor = data.federation.spec, data.federation.status.step_factor
-    present = {**spec.to_json(), **RoundSettings.of(spec, factor).to_json()}
-    changes = _between(last.settings, leaves(present), _NOT_YET)
+    present = {**spec.to_json(), **RoundSettings.from_spec(spec, factor).to_json()}
+    changes = _compare_settings(last.settings, flatten_settings(present), _NOT_YET)
     for one in spec.environments:
-        own = world_leaves(one.world, one.options)
-        changes += _between_worlds(one.name, last.worlds.get(one.name, own), own, _NOT_YET)
+        own = flatten_world(one.world, one.options)
+        changes += _compare_worlds(one.name, last.worlds.get(one.name, own), own, _NOT_YET)
     return changes
 
 
 def _change_table(changes: Sequence[Change]) -> Html:
-    rows = [[path, _text(was), _text(is_), since] for path, was, is_, since in changes]
+    rows = [
+        [path, shorten_value(was), shorten_value(is_), since] for path, was, is_, since in changes
+    ]
     heads = ["setting", "was", "became", "used since"]
     return table(heads, rows, caption="Settings that changed", class_="prose")
 
 
+def list_differing(settings: Leaves) -> list[tuple[str, Any, Any]]:
+    """Settings that differ from their defaults: path, value, and the default or None."""
+    usual = flatten_settings({**RoundSettings().to_json(), "adapter": Adapter().to_json()})
+    return [
+        (path, value, usual.get(path))
+        for path, value in sorted(settings.items())
+        if path not in usual or value != usual[path]
+    ]
+
+
 def _tables(used: Sequence[tuple[int, RoundInputs]]) -> list[Html]:
     last, inputs = used[-1]
-    usual = leaves({**RoundSettings().to_json(), "adapter": Adapter().to_json()})
     differing: list[Sequence[Child]] = [
-        [path, _text(value), _text(usual[path]) if path in usual else "–"]
-        for path, value in sorted(inputs.settings.items())
-        if path not in usual or value != usual[path]
+        [path, shorten_value(value), shorten_value(usual)]
+        for path, value, usual in list_differing(inputs.settings)
     ]
     heads = ["setting", "value", "default"]
     caption = f"Settings of round {last} that are not the defaults"
     others: list[Sequence[Child]] = [
-        [path, _text(value)] for path, value in sorted(inputs.settings.items())
+        [path, shorten_value(value)] for path, value in sorted(inputs.settings.items())
     ]
     every = table(["setting", "value"], others, caption=f"All settings of round {last}")
     shown = [table(heads, differing, caption=caption, class_="prose")] if differing else []
@@ -145,7 +155,7 @@ def _tables(used: Sequence[tuple[int, RoundInputs]]) -> list[Html]:
 
 def _world_table(last: int, inputs: RoundInputs) -> Html:
     rows: list[Sequence[Child]] = [
-        [f"{name}: {path}", _text(value)]
+        [f"{name}: {path}", shorten_value(value)]
         for name, own in sorted(inputs.worlds.items())
         for path, value in own.items()
     ]
@@ -153,8 +163,9 @@ def _world_table(last: int, inputs: RoundInputs) -> Html:
     return table(["setting", "value"], rows, caption=caption, class_="prose")
 
 
-def _text(value: Any) -> str:
+def shorten_value(value: Any, most: int = _LONGEST_VALUE) -> str:
+    """A setting's value on a page, cut where it is long."""
     if value is None:
         return "–"
     shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return shown if len(shown) <= _LONGEST_VALUE else f"{shown[: _LONGEST_VALUE - 1]}…"
+    return shown if len(shown) <= most else f"{shown[: most - 1]}…"

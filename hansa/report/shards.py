@@ -6,7 +6,7 @@ from typing import Any
 
 import zstandard
 
-from hansa.report.reading import json_object, number
+from hansa.report.reading import parse_number, parse_object
 from hansa.report.run_facts import EpisodeMessage, ShownEpisode
 
 HEAD_BYTES = 1 << 20
@@ -20,18 +20,18 @@ _LONGEST_TEXT = 20_000
 _LONGEST_TASK = 200
 
 
-def first_episode(head: bytes, round_: int) -> ShownEpisode | None:
+def read_first_episode(head: bytes, round_: int) -> ShownEpisode | None:
     """The first episode in a shard's head; None when there is none that can be read."""
     for line in _lines(head):
-        document = json_object(line)
+        document = parse_object(line)
         if document is not None and isinstance(document.get("turns"), list):
             return _episode(document, round_)
     return None
 
 
-def version(head: bytes) -> str:
+def read_version(head: bytes) -> str:
     """Version of the program that wrote the shard, from its header line."""
-    header = json_object(next(_lines(head), b"")) or {}
+    header = parse_object(next(_lines(head), b"")) or {}
     program = header.get("program")
     return program[:_LONGEST_TASK] if isinstance(program, str) else ""
 
@@ -53,7 +53,7 @@ def _episode(document: dict[str, Any], round_: int) -> ShownEpisode:
         round=round_,
         task=str(document.get("task", ""))[:_LONGEST_TASK],
         success=document.get("success") is True,
-        reward=number(document.get("reward")),
+        reward=parse_number(document.get("reward")),
         turns=tuple(turns),
     )
 

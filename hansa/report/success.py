@@ -3,20 +3,21 @@
 from collections.abc import Callable, Sequence
 
 from hansa.core.stats import Interval, difference
-from hansa.report.charts import SHAPES, Axes, Flag, Series, legend, lines, nice_top
+from hansa.report.charts import SHAPES, Axes, Flag, Series, choose_axis_top, draw_lines, legend
 from hansa.report.markup import (
     Child,
     Html,
     Section,
-    change,
-    counted,
     details,
     figure,
+    format_change,
     limits,
     percent,
+    pluralize,
     section,
     table,
     tag,
+    tick,
 )
 from hansa.report.run_facts import EnvironmentRound, ReportData, Round
 
@@ -29,7 +30,7 @@ MOST_PANELS = 12
 _TITLE = "Success on held-out tasks"
 
 
-def tone(data: ReportData, environment: str) -> tuple[str, int | None]:
+def choose_tone(data: ReportData, environment: str) -> tuple[str, int | None]:
     """Colour class and shape of an environment, the same in every chart of the page."""
     if len(data.environments) > MOST_LINES:
         return "faint", None
@@ -46,7 +47,7 @@ def show(data: ReportData) -> Section:
         "success",
         _TITLE,
         tag("p", _introduction(data), class_="lead"),
-        overview(data),
+        draw_overview(data),
         _panels(data),
         _table(data),
         details("Figures of the curve", _figures(data)),
@@ -55,7 +56,8 @@ def show(data: ReportData) -> Section:
 
 def _introduction(data: ReportData) -> str:
     text = (
-        f"Each point is one global adapter on tasks that nobody trains on{_how(data)}. "
+        "Each point is one global adapter on tasks that nobody trains on"
+        f"{_describe_sampling(data)}. "
         "The mean counts every environment alike; shaded areas are 95\u202f% intervals."
     )
     base, last = data.base, data.last
@@ -64,7 +66,7 @@ def _introduction(data: ReportData) -> str:
     return text
 
 
-def _how(data: ReportData) -> str:
+def _describe_sampling(data: ReportData) -> str:
     """How the agent sampled, by the evaluations themselves: the spec may have changed since."""
     known = sorted({e.temperature for e in data.evaluated if e.temperature is not None})
     if not known:
@@ -84,35 +86,31 @@ def _series(data: ReportData, environment: str) -> list[tuple[int, Interval]]:
 
 def _axes(data: ReportData, height: int) -> Axes:
     last = max(data.rounds[-1].number, 1)
-    return Axes(first=data.evaluated[0].number, last=last, top=1.0, height=height, show=_tick)
+    return Axes(first=data.evaluated[0].number, last=last, top=1.0, height=height, show=tick)
 
 
-def _tick(ratio: float) -> str:
-    return f"{ratio * 100:.3g} %".replace(" ", "\u202f")
-
-
-def overview(data: ReportData) -> Html:
+def draw_overview(data: ReportData) -> Html:
     """All environments as lines and their mean, with the start and the best named."""
     series = [
         Series(name=name, points=_series(data, name), tone=look[0], shape=look[1])
         for name in data.environments
-        if (look := tone(data, name))
+        if (look := choose_tone(data, name))
     ]
-    mean = [(entry.number, entry.success) for entry in data.evaluated]
-    points = [(number, success) for number, success in mean if success]
-    bold = Series(name="mean", points=points, tone="mean", shape=0, band=True, labelled=True)
-    series.append(bold)
-    drawing = lines(
+    points = [(entry.number, mean) for entry in data.evaluated if (mean := entry.success)]
+    series.append(
+        Series(name="mean", points=points, tone="mean", shape=0, band=True, labelled=True)
+    )
+    drawing = draw_lines(
         series,
         _axes(data, 320),
-        label=_spoken(data),
-        flags=_flags(data),
+        label=_write_label(data),
+        flags=_list_flags(data),
         ends=len(data.environments) <= MOST_LINES,
         failed=[entry.number for entry in data.rounds if entry.outcome in UNMERGED],
         titles=[(entry.number, _title(data, entry)) for entry in data.evaluated],
     )
     caption = "Success of each round's global adapter, in each environment and on average"
-    return figure(caption, drawing, environment_legend(data, "mean"), class_="overview")
+    return figure(caption, drawing, draw_environment_legend(data, "mean"), class_="overview")
 
 
 def _title(data: ReportData, entry: Round) -> str:
@@ -130,40 +128,41 @@ def _limits(rate: Interval) -> str:
     return f"{percent(rate.value)} {limits(rate)}"
 
 
-def environment_legend(data: ReportData, bold: str = "") -> Html:
+def draw_environment_legend(data: ReportData, bold: str = "") -> Html:
     """Names of the lines that show environments, and of the bold one where there is one."""
     entries: list[tuple[str, str, int | None]] = [(bold, "mean", 0)] if bold else []
     if len(data.environments) > MOST_LINES:
         return legend(
-            [*entries, (f"each of {counted(len(data.environments), 'environment')}", "faint", None)]
+            [
+                *entries,
+                (f"each of {pluralize(len(data.environments), 'environment')}", "faint", None),
+            ]
         )
-    return legend([*entries, *((name, *tone(data, name)) for name in data.environments)])
+    return legend([*entries, *((name, *choose_tone(data, name)) for name in data.environments)])
 
 
-def _flags(data: ReportData) -> list[Flag]:
+def _list_flags(data: ReportData) -> list[Flag]:
+    best = data.best if data.best and data.best.number else None
     flags = []
-    for entry, kind in ((data.base, "start"), (data.best, "best")):
-        if entry is None or entry.success is None:
-            continue
-        if kind == "best" and entry.number == 0:
-            continue
-        value = entry.success.value
-        text = f"{kind} {percent(value)}"
-        flags.append(Flag(round=entry.number, value=value, text=text, kind=kind))
+    for entry, kind in ((data.base, "start"), (best, "best")):
+        if entry and entry.success:
+            value = entry.success.value
+            text = f"{kind} {percent(value)}"
+            flags.append(Flag(round=entry.number, value=value, text=text, kind=kind))
     return flags
 
 
-def _spoken(data: ReportData) -> str:
+def _write_label(data: ReportData) -> str:
     ends = [
         f"{word} {percent(entry.success.value)} (round {entry.number})"
         for word, entry in (("start", data.base), ("last", data.last), ("best", data.best))
         if entry and entry.success
     ]
-    count = counted(len(data.environments), "environment")
+    count = pluralize(len(data.environments), "environment")
     return f"Success per round, mean of {count}: {', '.join(ends)}."
 
 
-def chosen(data: ReportData) -> tuple[list[str], str]:
+def choose_panels(data: ReportData) -> tuple[list[str], str]:
     """Environments that get a small chart, and the sentence that says which ones."""
     names = [name for name in data.environments if _series(data, name)]
     if len(names) <= MOST_PANELS:
@@ -181,7 +180,7 @@ def _change(data: ReportData, name: str) -> float:
 
 
 def _panels(data: ReportData) -> Html:
-    names, sentence = chosen(data)
+    names, sentence = choose_panels(data)
     shown = [_panel(data, name) for name in names]
     note = tag("p", sentence, class_="hint") if sentence else None
     return tag("div", note, tag("div", *shown, class_="panels"))
@@ -189,15 +188,13 @@ def _panels(data: ReportData) -> Html:
 
 def _panel(data: ReportData, name: str) -> Html:
     points = _series(data, name)
-    index = data.environments.index(name)
-    look = f"s{index % MOST_LINES}"
-    shape = index % MOST_LINES
-    one = Series(name=name, points=points, tone=look, shape=shape, band=True)
+    shape = data.environments.index(name) % MOST_LINES
+    one = Series(name=name, points=points, tone=f"s{shape}", shape=shape, band=True)
     first, last = points[0][1].value, points[-1][1].value
     ends = f"{percent(first)} → {percent(last)}" if len(points) > 1 else percent(first)
     label = f"Success of {name} per round: {ends}."
     titles = [(number, f"round {number}: {_limits(rate)}") for number, rate in points]
-    drawing = lines([one], _axes(data, 120), label=label, baseline=first, titles=titles)
+    drawing = draw_lines([one], _axes(data, 120), label=label, baseline=first, titles=titles)
     return figure(name, drawing, aside=ends)
 
 
@@ -211,15 +208,11 @@ def _table(data: ReportData) -> Html:
         "change, base to last",
         "episodes",
     ]
-    rows = [_row(data, name) for name in data.environments]
-    base, last = (entry.success if entry else None for entry in _ends(data))
-    mean: list[Child] = [tag("strong", "mean")]
-    for word, entry in _columns(data):
-        mean.append(_cell("mean", word, entry, entry.success if entry else None))
-    mean += [_change_cell("mean", base, last), ""]
+    rows = [_environment_row(data, name) for name in data.environments]
+    mean = _row(data, "mean", tag("strong", "mean"), lambda entry: entry.success)
     shown = table(
         heads,
-        [mean, *rows],
+        [[*mean, ""], *rows],
         caption="Success by environment: base, last and best adapter",
         class_="figures",
     )
@@ -232,25 +225,34 @@ def _table(data: ReportData) -> Html:
     return tag("div", shown, tag("p", hint, class_="hint"))
 
 
-def _columns(data: ReportData) -> list[tuple[str, Round | None]]:
-    return [("base", data.base), ("last", data.last), ("best", data.best)]
+def _row(
+    data: ReportData, name: str, head: Html, find: Callable[[Round], Interval | None]
+) -> list[Child]:
+    """Base, last and best of an environment, or of the mean, and the change between the first two.
+
+    `find` gives the rate in the round that an adapter came of.
+    """
+    ends = (("base", data.base), ("last", data.last), ("best", data.best))
+    rates = [find(entry) if entry else None for _, entry in ends]
+    cells = [
+        _cell(name, word, entry, rate) for (word, entry), rate in zip(ends, rates, strict=True)
+    ]
+    return [head, *cells, _change_cell(name, *rates[:2])]
 
 
-def _ends(data: ReportData) -> tuple[Round | None, Round | None]:
-    return data.base, data.last
-
-
-def _row(data: ReportData, name: str) -> list[Child]:
+def _environment_row(data: ReportData, name: str) -> list[Child]:
     world = data.world(name)
     aside = tag("small", world or "removed") if world != name else None
-    cells: list[Child] = [tag("span", name, aside, class_="named")]
-    for word, entry in _columns(data):
-        score = entry.scores.get(name) if entry else None
-        cells.append(_cell(name, word, entry, score.interval if score else None))
-    scores = [entry.scores.get(name) if entry else None for entry in _ends(data)]
-    base, last = (score.interval if score else None for score in scores)
-    episodes = scores[1].episodes if scores[1] else scores[0].episodes if scores[0] else 0
-    return [*cells, _change_cell(name, base, last), episodes or "–"]
+    ends = [
+        entry.scores[name] for entry in (data.last, data.base) if entry and name in entry.scores
+    ]
+    row = _row(
+        data,
+        name,
+        tag("span", name, aside, class_="named"),
+        lambda entry: entry.scores[name].interval if name in entry.scores else None,
+    )
+    return [*row, (ends[0].episodes if ends else 0) or "–"]
 
 
 def _cell(name: str, word: str, entry: Round | None, rate: Interval | None) -> Html:
@@ -273,7 +275,7 @@ def _change_cell(name: str, base: Interval | None, last: Interval | None) -> Htm
     gain = difference(last, base)
     return tag(
         "td",
-        change(gain),
+        format_change(gain),
         data_environment=name,
         data_figure="change",
         data_value=f"{gain.value:.6g}",
@@ -300,7 +302,7 @@ def _figure_row(data: ReportData, entry: Round) -> list[Child]:
 Pick = Callable[[EnvironmentRound], float | None]
 
 
-def part_lines(
+def draw_part_lines(
     data: ReportData,
     pick: Pick,
     *,
@@ -309,28 +311,30 @@ def part_lines(
     extra: Sequence[Series] = (),
 ) -> Html:
     """One line per environment of a figure in its manifests, from zero to a round top."""
-    series = [*(_part_series(data, name, pick) for name in data.environments), *extra]
+    series = [*(_collect_part_series(data, name, pick) for name in data.environments), *extra]
     values = [figure.value for one in series for _, figure in one.points]
     if not values:
         return tag("p", "No manifest says it.", class_="empty")
     first, last = data.played[0].number, data.played[-1].number
-    axes = Axes(first=first, last=last, top=nice_top(max(values)), height=170, show=show)
-    titles = [(entry.number, _part_title(series, entry.number, show)) for entry in data.played]
-    return lines(series, axes, label=label, titles=titles)
+    axes = Axes(first=first, last=last, top=choose_axis_top(max(values)), height=170, show=show)
+    titles = [
+        (entry.number, _write_part_title(series, entry.number, show)) for entry in data.played
+    ]
+    return draw_lines(series, axes, label=label, titles=titles)
 
 
-def _part_title(series: Sequence[Series], round_: int, show: Callable[[float], str]) -> str:
+def _write_part_title(series: Sequence[Series], round_: int, show: Callable[[float], str]) -> str:
     figures = [
-        f"{one.name} {show(dict(one.points)[round_].value)}"
+        f"{one.name} {show(figure.value)}"
         for one in series
-        if round_ in dict(one.points)
+        if (figure := dict(one.points).get(round_))
     ]
     shown = figures if len(figures) <= MOST_LINES + 1 else [f"{len(figures)} figures"]
     return "\n".join([f"round {round_}", *shown])
 
 
-def _part_series(data: ReportData, name: str, pick: Pick) -> Series:
-    look, shape = tone(data, name)
+def _collect_part_series(data: ReportData, name: str, pick: Pick) -> Series:
+    look, shape = choose_tone(data, name)
     points = [
         (entry.number, Interval(value, value, value))
         for entry in data.played

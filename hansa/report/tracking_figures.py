@@ -1,6 +1,5 @@
 """From a federation's status, and its manifests where they are read, to what trackers hold."""
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -9,7 +8,7 @@ from typing import Any
 from hansa.api.constants import ANSWERED
 from hansa.api.status import EnvironmentStatus, Federation, HistoryEntry, RoundSettings
 from hansa.report.run_facts import EnvironmentRound, Round
-from hansa.report.run_settings import leaves, world_leaves
+from hansa.report.run_settings import flatten_settings, flatten_world, shorten_value
 from hansa.tracking.record import Point, Record, State, TrackedRun
 
 LONGEST_NAME = 120
@@ -24,13 +23,13 @@ _NAMES = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 Figures = dict[tuple[str, int], Point]
 
 
-def record(
+def build_record(
     federation: Federation, identity: str, *, is_over: bool, rounds: Sequence[Round] = ()
 ) -> Record:
     """What there is to export; `rounds` are those of the manifests, where somebody has read them.
 
-    `is_over`: nobody is at work on it any more. Sentences of the status stay where they are: a
-    failure's message may quote what a world said.
+    `is_over`: no runner works on it. Messages of the status are not exported: a failure's message
+    may quote what a world said.
     """
     status, name = federation.status, federation.metadata.name
     times = {entry.round: entry.closed_at or entry.opened_at for entry in status.history}
@@ -43,10 +42,10 @@ def record(
         name=name,
         parameters=_parameters(federation),
         facts=_facts(federation),
-        points=_sorted(_whole(federation, rounds), times),
+        points=_sort_points(_list_federation_figures(federation, rounds), times),
     )
     silos = (
-        _silo(federation, identity, each.name, rounds, times)
+        _build_silo_run(federation, identity, each.name, rounds, times)
         for each in sorted(federation.spec.environments, key=lambda each: each.name)
     )
     return Record(
@@ -67,26 +66,24 @@ def _state(federation: Federation, *, is_over: bool) -> State:
 def _parameters(federation: Federation) -> dict[str, str]:
     """The settings of the newest round, or of the one that would open now."""
     spec, status = federation.spec, federation.status
-    open_ = status.current.settings if status.current else RoundSettings.of(spec)
-    flat = leaves({**spec.to_json(), **open_.to_json()})
-    return _bounded({"rounds": spec.rounds, "environments": len(spec.environments), **flat})
+    open_ = status.current.settings if status.current else RoundSettings.from_spec(spec)
+    flat = flatten_settings({**spec.to_json(), **open_.to_json()})
+    return _bound_lengths({"rounds": spec.rounds, "environments": len(spec.environments), **flat})
 
 
-def _bounded(flat: Mapping[str, Any]) -> dict[str, str]:
-    return {_name(path): _text(value) for path, value in sorted(flat.items())}
+def _bound_lengths(flat: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        _sanitize_name(path): shorten_value(value, LONGEST_VALUE)
+        for path, value in sorted(flat.items())
+    }
 
 
-def _name(path: str) -> str:
+def _sanitize_name(path: str) -> str:
     return "".join(c if c in _NAMES else "_" for c in path)[:LONGEST_NAME].strip("./ ") or "_"
 
 
-def _text(value: Any) -> str:
-    shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return shown if len(shown) <= LONGEST_VALUE else f"{shown[: LONGEST_VALUE - 1]}…"
-
-
 def _facts(federation: Federation) -> dict[str, str]:
-    """Where it stands; no sentence, since those may quote a Pod."""
+    """Its state; no messages, since those may quote a Pod."""
     status = federation.status
     facts = {
         "phase": status.phase,
@@ -109,14 +106,16 @@ def _facts(federation: Federation) -> dict[str, str]:
         }
     for outcome in sorted({entry.outcome for entry in status.history} - {"base", "aggregated"}):
         rounds = [str(entry.round) for entry in status.history if entry.outcome == outcome]
-        facts[f"rounds.{outcome}"] = _text(" ".join(rounds))
+        facts[f"rounds.{outcome}"] = shorten_value(" ".join(rounds), LONGEST_VALUE)
     return {name: value for name, value in facts.items() if value}
 
 
 # -- the federation as a whole --------------------------------------------------------------------
 
 
-def _whole(federation: Federation, rounds: Sequence[Round]) -> Iterator[tuple[str, int, Any]]:
+def _list_federation_figures(
+    federation: Federation, rounds: Sequence[Round]
+) -> Iterator[tuple[str, int, Any]]:
     wanted = [each.name for each in federation.spec.environments]
     for entry in federation.status.history:
         for metric in ("success", "validation", "own"):
@@ -152,7 +151,7 @@ def _seconds(since: datetime | None, until: datetime | None) -> float | None:
 # -- one silo -------------------------------------------------------------------------------------
 
 
-def _silo(
+def _build_silo_run(
     federation: Federation,
     identity: str,
     name: str,
@@ -162,28 +161,32 @@ def _silo(
     environment = federation.spec.environment(name)
     line = next((each for each in federation.status.environments if each.name == name), None)
     figures = [
-        *(figure for entry in federation.status.history for figure in _evaluated(entry, name)),
-        *(figure for each in rounds if name in each.parts for figure in _work(each, name)),
-        *(_newest(federation, line) if line else ()),
+        *(
+            figure
+            for entry in federation.status.history
+            for figure in _list_evaluations(entry, name)
+        ),
+        *(figure for each in rounds if name in each.parts for figure in _list_work(each, name)),
+        *(_list_newest(federation, line) if line else ()),
     ]
     served = {"serves": line.serves} if line and line.serves else {}
     return TrackedRun(
         key=f"{identity}/{name}",
         name=f"{federation.metadata.name}/{name}",
-        parameters=_bounded(world_leaves(environment.world, environment.options)),
+        parameters=_bound_lengths(flatten_world(environment.world, environment.options)),
         facts=served,
-        points=_sorted(figures, times),
+        points=_sort_points(figures, times),
     )
 
 
-def _evaluated(entry: HistoryEntry, name: str) -> Iterator[tuple[str, int, Any]]:
+def _list_evaluations(entry: HistoryEntry, name: str) -> Iterator[tuple[str, int, Any]]:
     for metric in _BY_ENVIRONMENT:
         yield metric, entry.round, getattr(entry, metric).get(name)
     if name in entry.own and name in entry.success:
         yield "gain", entry.round, round(entry.success[name] - entry.own[name], 4)
 
 
-def _work(each: Round, name: str) -> Iterator[tuple[str, int, Any]]:
+def _list_work(each: Round, name: str) -> Iterator[tuple[str, int, Any]]:
     part: EnvironmentRound = each.parts[name]
     for metric in (*_COUNTS, *_WORK):
         yield metric, each.number, getattr(part, metric)
@@ -191,7 +194,7 @@ def _work(each: Round, name: str) -> Iterator[tuple[str, int, Any]]:
         yield f"seconds.{phase}", each.number, seconds
 
 
-def _newest(federation: Federation, line: EnvironmentStatus) -> Iterator[tuple[str, int, Any]]:
+def _list_newest(federation: Federation, line: EnvironmentStatus) -> Iterator[tuple[str, int, Any]]:
     """What the status has once for each environment, in the round that it is of."""
     status = federation.status
     if line.state in ANSWERED and line.healthy and status.round:
@@ -202,7 +205,7 @@ def _newest(federation: Federation, line: EnvironmentStatus) -> Iterator[tuple[s
         yield metric, status.evaluated, getattr(line, metric)
 
 
-def _sorted(
+def _sort_points(
     figures: Iterator[tuple[str, int, Any]] | Sequence[tuple[str, int, Any]],
     times: Mapping[int, datetime | None],
 ) -> tuple[Point, ...]:
@@ -211,7 +214,7 @@ def _sorted(
     for metric, step, value in figures:
         if value is None or value == "" or not math.isfinite(float(value)):
             continue
-        name = _name(metric)
+        name = _sanitize_name(metric)
         points[name, step] = Point(
             metric=name, step=step, value=float(value), time=times.get(step) or times[0]
         )

@@ -4,23 +4,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hansa.core.stats import Interval
-from hansa.report.charts import Column, Series, columns, legend, nice_top
+from hansa.report.charts import Column, Series, choose_axis_top, draw_columns, legend
 from hansa.report.markup import (
     Child,
     Html,
     Section,
-    counted,
     details,
     duration,
     figure,
+    format_count,
+    format_short,
+    pluralize,
     section,
-    short,
     table,
     tag,
-    whole,
 )
-from hansa.report.run_facts import EnvironmentRound, ReportData, phases
-from hansa.report.success import environment_legend, part_lines
+from hansa.report.run_facts import EnvironmentRound, ReportData, sort_phases
+from hansa.report.success import draw_environment_legend, draw_part_lines
 
 TONES = {"load": "p0", "evaluate": "p1", "explore": "p2", "train": "p3", "send": "p4"}
 """Phases of a client in the order they happen, with their colour."""
@@ -32,52 +32,74 @@ _TONES = 6
 Count = Callable[[EnvironmentRound], int | None]
 
 
-def sections(data: ReportData) -> list[Section]:
+def render_sections(data: ReportData) -> list[Section]:
     """Experience, training and time, or nothing before the first round has ended."""
     if not any(entry.number for entry in data.rounds):
         return []
     if data.federation.spec.privacy:  # episodes, losses and seconds stay in the silos
-        return [training(data)]
-    return [experience(data), training(data), time(data)]
+        return [render_training(data)]
+    return [render_experience(data), render_training(data), render_time(data)]
 
 
-def experience(data: ReportData) -> Section:
+def render_experience(data: ReportData) -> Section:
     """Episodes played and kept, and how the silos' experience grows."""
     if not data.played:
-        return section("experience", "Experience", _nothing())
-    kept = part_lines(data, _kept, label="Trajectories trained on, by environment.", show=whole)
+        return section("experience", "Experience", _say_nothing_read())
+    kept = draw_part_lines(
+        data,
+        lambda part: part.kept,
+        label="Trajectories trained on, by environment.",
+        show=format_count,
+    )
+    explored = _shares(
+        data,
+        lambda part: part.explored,
+        lambda part: part.succeeded,
+        "Episodes explored per round, successful and not.",
+    )
+    grown = _shares(
+        data,
+        lambda part: part.experience,
+        lambda part: part.kept,
+        "Experience of all environments per round, trained on and not.",
+    )
     return section(
         "experience",
         "Experience",
-        tag("p", _kept_sentence(data), class_="lead"),
+        tag("p", _write_kept_sentence(data), class_="lead"),
         tag(
             "div",
-            figure("Episodes explored", _explored(data), _two("successful", "not successful")),
-            figure("Experience, in trajectories", _grown(data), _two("trained on", "not used")),
-            figure("Trained on, by environment", kept, environment_legend(data)),
+            figure(
+                "Episodes explored", explored, _draw_two_part_legend("successful", "not successful")
+            ),
+            figure(
+                "Experience, in trajectories",
+                grown,
+                _draw_two_part_legend("trained on", "not used"),
+            ),
+            figure("Trained on, by environment", kept, draw_environment_legend(data)),
             class_="panels",
         ),
         details("Figures of experience", _experience_table(data)),
     )
 
 
-def _kept(part: EnvironmentRound) -> float | None:
-    return part.kept
-
-
-def _kept_sentence(data: ReportData) -> str:
+def _write_kept_sentence(data: ReportData) -> str:
     explored = data.total(lambda part: part.explored)
     succeeded = data.total(lambda part: part.succeeded)
     broken = data.total(lambda part: part.broken)
-    dropped = _dropped(broken) if broken else ""
-    return (
-        f"The environments played {counted(explored, 'episode')}, {whole(succeeded)} of them with "
-        f"success; {_what_is_kept(data)}. They stay in the silos."
-        f"{dropped}"
+    text = (
+        f"The environments played {pluralize(explored, 'episode')}, {format_count(succeeded)} of "
+        f"them with success; {_describe_filter(data)}. They stay in the silos."
     )
+    if broken == 1:
+        return f"{text} 1 more was dropped: its world failed in it."
+    if broken:
+        return f"{text} {format_count(broken)} more were dropped: their worlds failed in them."
+    return text
 
 
-def _what_is_kept(data: ReportData) -> str:
+def _describe_filter(data: ReportData) -> str:
     """By the filter that the rounds used, which need not be that of the present spec."""
     used = [entry.inputs.settings.get("experience.filter") for entry in data.played if entry.inputs]
     filters = {one for one in used if one} or {data.federation.spec.experience.filter}
@@ -87,62 +109,44 @@ def _what_is_kept(data: ReportData) -> str:
     return f"{kept} kept for training, beside the demonstrations"
 
 
-def _dropped(broken: int) -> str:
-    if broken == 1:
-        return " 1 more was dropped: its world failed in it."
-    return f" {whole(broken)} more were dropped: their worlds failed in them."
-
-
-def _explored(data: ReportData) -> Html:
-    label = "Episodes explored per round, successful and not."
-    return _shares(data, lambda part: part.explored, lambda part: part.succeeded, label)
-
-
-def _grown(data: ReportData) -> Html:
-    label = "Experience of all environments per round, trained on and not."
-    return _shares(data, lambda part: part.experience, lambda part: part.kept, label)
-
-
 def _shares(data: ReportData, whole_of: Count, part_of: Count, label: str) -> Html:
     """A count over all environments as bars, with the part of it that counts below the rest."""
     bars = []
     for entry in data.played:
         everything = entry.total(whole_of)
         some = min(entry.total(part_of), everything)
-        title = f"round {entry.number}: {whole(some)} of {whole(everything)}"
+        title = f"round {entry.number}: {format_count(some)} of {format_count(everything)}"
         layers = (float(some), float(everything - some))
         bars.append(Column(round=entry.number, layers=layers, title=title))
-    return columns(bars, ("p2", "p5"), label=label, height=170, show=whole)
+    return draw_columns(bars, ("p2", "p5"), label=label, height=170, show=format_count)
 
 
-def _two(below: str, above: str) -> Html:
+def _draw_two_part_legend(below: str, above: str) -> Html:
     return legend([(below, "p2", None), (above, "p5", None)])
 
 
 def _experience_table(data: ReportData) -> Html:
     heads = ["round", "explored", "successful", "experience", "trained on", "steps", "tokens"]
-    rows: list[Sequence[Child]] = [
-        [entry.number, *(whole(entry.total(count)) for count in _COUNTS)] for entry in data.played
-    ]
-    return table(
-        heads, rows, caption="Experience per round, all environments together", class_="dense"
+    counts: tuple[Count, ...] = (
+        lambda part: part.explored,
+        lambda part: part.succeeded,
+        lambda part: part.experience,
+        lambda part: part.kept,
+        lambda part: part.steps,
+        lambda part: part.tokens,
     )
+    rows: list[Sequence[Child]] = [
+        [entry.number, *(format_count(entry.total(count)) for count in counts)]
+        for entry in data.played
+    ]
+    caption = "Experience per round, all environments together"
+    return table(heads, rows, caption=caption, class_="dense")
 
 
-_COUNTS: tuple[Count, ...] = (
-    lambda part: part.explored,
-    lambda part: part.succeeded,
-    lambda part: part.experience,
-    lambda part: part.kept,
-    lambda part: part.steps,
-    lambda part: part.tokens,
-)
-
-
-def training(data: ReportData) -> Section:
+def render_training(data: ReportData) -> Section:
     """How far each update moves, and the loss it was trained to."""
     if not data.played:
-        return section("training", "Training", _nothing())
+        return section("training", "Training", _say_nothing_read())
     steps = [
         (entry.number, Interval(entry.norm, entry.norm, entry.norm))
         for entry in data.rounds
@@ -156,22 +160,23 @@ def training(data: ReportData) -> Section:
             "div",
             figure(
                 "Norm of each update; bold: the global adapter's step",
-                part_lines(data, _norm, label="Update norms.", show=short, extra=[step]),
+                draw_part_lines(
+                    data,
+                    lambda part: part.norm,
+                    label="Update norms.",
+                    show=format_short,
+                    extra=[step],
+                ),
             ),
-            figure("Training loss", part_lines(data, _loss, label="Loss.", show=short)),
+            figure(
+                "Training loss",
+                draw_part_lines(data, lambda part: part.loss, label="Loss.", show=format_short),
+            ),
             class_="pair",
         ),
-        environment_legend(data, "global step"),
+        draw_environment_legend(data, "global step"),
         details("Figures of training", _training_table(data)),
     )
-
-
-def _norm(part: EnvironmentRound) -> float | None:
-    return part.norm
-
-
-def _loss(part: EnvironmentRound) -> float | None:
-    return part.loss
 
 
 def _training_table(data: ReportData) -> Html:
@@ -179,7 +184,7 @@ def _training_table(data: ReportData) -> Html:
     rows: list[Sequence[Child]] = [
         [
             entry.number,
-            short(entry.norm),
+            format_short(entry.norm),
             *(_norm_and_loss(entry.parts.get(name)) for name in data.environments),
         ]
         for entry in data.played
@@ -189,22 +194,22 @@ def _training_table(data: ReportData) -> Html:
 
 
 def _norm_and_loss(part: EnvironmentRound | None) -> str:
-    return f"{short(part.norm)} / {short(part.loss)}" if part else "–"
+    return f"{format_short(part.norm)} / {format_short(part.loss)}" if part else "–"
 
 
-def time(data: ReportData) -> Section:
+def render_time(data: ReportData) -> Section:
     """Where the seconds of a round go, for every environment and the aggregator."""
-    clients = [lane for name in data.environments if (lane := _client_lane(data, name)).total]
-    server = Lane(
-        name="aggregator", rounds=[(e.number, e.seconds) for e in data.rounds if e.seconds]
-    )
+    lanes = [
+        Lane(name, [(e.number, e.parts[name].seconds) for e in data.played if name in e.parts])
+        for name in data.environments
+    ]
+    clients = [lane for lane in lanes if lane.total]
+    server = Lane("aggregator", [(e.number, e.seconds) for e in data.rounds if e.seconds])
     if not clients and not server.total:
-        return section("time", "Time", _nothing())
-    shown, sentence = _slowest(clients)
-    known = phases((one for lane in clients for _, one in lane.rounds), tuple(TONES))
-    top = nice_top(
-        max((sum(one.values()) for lane in clients for _, one in lane.rounds), default=0)
-    )
+        return section("time", "Time", _say_nothing_read())
+    shown, sentence = _choose_slowest(clients)
+    spent = [one for lane in clients for _, one in lane.rounds]
+    top = choose_axis_top(max((sum(one.values()) for one in spent), default=0))
     drawn = [_panel(lane, top) for lane in shown]
     drawn += [_panel(server, None)] if server.total else []
     tables = [_lane_table(lane) for lane in (*shown, server) if lane.total]
@@ -212,13 +217,13 @@ def time(data: ReportData) -> Section:
         "time",
         "Time",
         tag("p", f"Seconds of each phase, by environment and round.{sentence}", class_="lead"),
-        _phase_legend(known),
+        _phase_legend(sort_phases(spent, tuple(TONES))),
         tag("div", *drawn, class_="panels"),
         details("Figures of time", *tables),
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Lane:
     """Who spent time, and on what in which round."""
 
@@ -232,12 +237,7 @@ class Lane:
         return sum(sum(one.values()) for _, one in self.rounds)
 
 
-def _client_lane(data: ReportData, name: str) -> Lane:
-    rounds = [(e.number, e.parts[name].seconds) for e in data.played if name in e.parts]
-    return Lane(name=name, rounds=rounds)
-
-
-def _slowest(lanes: Sequence[Lane]) -> tuple[Sequence[Lane], str]:
+def _choose_slowest(lanes: Sequence[Lane]) -> tuple[Sequence[Lane], str]:
     if len(lanes) <= MOST_PANELS:
         return lanes, ""
     slowest = sorted(lanes, key=lambda lane: -lane.total)[:MOST_PANELS]
@@ -245,7 +245,7 @@ def _slowest(lanes: Sequence[Lane]) -> tuple[Sequence[Lane], str]:
     return shown, f" The {MOST_PANELS} that took longest, of {len(lanes)}."
 
 
-def _grouped(seconds: dict[str, float]) -> list[tuple[str, str, float]]:
+def _group_phases(seconds: dict[str, float]) -> list[tuple[str, str, float]]:
     """(phase, tone, seconds) in the order of a round; unknown phases are one layer."""
     groups = [(phase, tone, seconds.get(phase, 0.0)) for phase, tone in TONES.items()]
     rest = sum(value for phase, value in seconds.items() if phase not in TONES)
@@ -274,15 +274,15 @@ def _panel(lane: Lane, top: float | None) -> Html:
     ]
     tones = [tone for _, tone, _ in rows[0][1]]
     label = f"Phase times of {lane.name}, together {duration(lane.total)}."
-    drawing = columns(bars, tones, label=label, height=110, show=_seconds, top=top)
+    drawing = draw_columns(bars, tones, label=label, height=110, show=_seconds, top=top)
     own = legend([(phase, tone, None) for phase, tone, _ in rows[0][1]]) if top is None else None
     return figure(lane.name, drawing, own, aside=duration(lane.total))
 
 
 def _layers(lane: Lane, seconds: dict[str, float]) -> list[tuple[str, str, float]]:
     if lane.name != "aggregator":
-        return _grouped(seconds)
-    names = phases((one for _, one in lane.rounds), SERVER_PHASES)
+        return _group_phases(seconds)
+    names = sort_phases((one for _, one in lane.rounds), SERVER_PHASES)
     return [(name, f"p{i % _TONES}", seconds.get(name, 0.0)) for i, name in enumerate(names)]
 
 
@@ -291,7 +291,7 @@ def _seconds(value: float) -> str:
 
 
 def _lane_table(lane: Lane) -> Html:
-    own = phases((one for _, one in lane.rounds), (*TONES, *SERVER_PHASES))
+    own = sort_phases((one for _, one in lane.rounds), (*TONES, *SERVER_PHASES))
     rows: list[Sequence[Child]] = [
         [number, *(f"{one[phase]:.1f}" if phase in one else "–" for phase in own)]
         for number, one in lane.rounds
@@ -302,5 +302,5 @@ def _lane_table(lane: Lane) -> Html:
     return tag("div", tag("h3", lane.name, class_="small"), shown)
 
 
-def _nothing() -> Html:
+def _say_nothing_read() -> Html:
     return tag("p", "No manifest of a finished round could be read.", class_="empty")

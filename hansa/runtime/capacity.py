@@ -1,4 +1,4 @@
-"""How many Jobs run side by side: by cores or GPUs, and never more than the memory carries."""
+"""How many Jobs run at a time: by cores or GPUs, and at most as many as fit into memory."""
 
 import os
 import shutil
@@ -30,20 +30,20 @@ class Capacity:
 
 def measure(*, threads: int, model_bytes: int = 0, asked: int | None = None) -> Capacity:
     """The machine's capacity for Jobs with this many threads each; `asked` overrides the count."""
-    gpus = visible_gpus()
-    by_device = len(gpus) or max(1, usable_cores() // threads)
-    by_memory = max(1, available_memory() // (JOB_BYTES + MODEL_COPIES * model_bytes))
+    gpus = list_visible_gpus()
+    by_device = len(gpus) or max(1, count_usable_cores() // threads)
+    by_memory = max(1, measure_available_memory() // (JOB_BYTES + MODEL_COPIES * model_bytes))
     return Capacity(slots=asked or min(by_device, by_memory), gpus=gpus)
 
 
-def usable_cores() -> int:
+def count_usable_cores() -> int:
     """Cores that this process may use; a container often sees more than it has."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
-def available_memory() -> int:
+def measure_available_memory() -> int:
     """Bytes that new processes can use, as far as the system tells."""
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
@@ -54,7 +54,7 @@ def available_memory() -> int:
     return 8 * 2**30
 
 
-def visible_gpus() -> list[str]:
+def list_visible_gpus() -> list[str]:
     """GPUs by index, without importing torch: CUDA must not be touched before a fork."""
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is not None:

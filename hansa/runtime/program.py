@@ -1,4 +1,4 @@
-"""What surrounds a program's work: assignment in, report out, an exit code for every end.
+"""The frame of a Job's program: it reads the assignment, writes the report and sets the exit code.
 
 Client and server share it, so that an executor reads the same codes and files from both.
 """
@@ -55,7 +55,7 @@ def main(usage: str, run: Callable[[], int]) -> int:
 
 def run_assignment(program: str, work: Callable[[Assignment], AnyReport]) -> int:
     """Do the work that HANSA_ASSIGNMENT describes, report it, and return the exit code."""
-    return run_work(program, lambda: work(assignment()))
+    return run_work(program, lambda: work(load_assignment()))
 
 
 def run_work(program: str, work: Callable[[], AnyReport]) -> int:
@@ -79,7 +79,7 @@ def run_work(program: str, work: Callable[[], AnyReport]) -> int:
         return _crash(log, error)
 
 
-def assignment() -> Assignment:
+def load_assignment() -> Assignment:
     """What this process is to do, as its environment says."""
     return decode_assignment(read_assignment())
 
@@ -114,17 +114,15 @@ class Progress:
         self._phase: Any = None
 
     def __call__(self, **fields: Any) -> None:
-        """Show these fields; calls that come too fast are left out."""
+        """Show these fields; calls in quick succession are dropped."""
         target = os.environ.get(ENV_PROGRESS)
         now = self._clock()
         soon = now - self._written < PROGRESS_SECONDS
         if not target or (soon and fields.get("phase") == self._phase):
             return
         self._written, self._phase = now, fields.get("phase")
-        try:
+        with contextlib.suppress(OSError):
             replace_file(Path(target), json.dumps(fields, sort_keys=True).encode())
-        except OSError:
-            return
 
 
 progress = Progress()
@@ -156,14 +154,12 @@ def _crash(log: logs.Log, error: Exception) -> int:
 def _write_last_report(error: HansaError) -> None:
     report = getattr(error, "report", None)
     if report is not None:
-        try:
+        with contextlib.suppress(OSError):  # the exit code alone must do
             write_report(report)
-        except OSError:
-            return  # the exit code alone must do
 
 
 def _die_on_sigterm() -> None:
-    """End at once when asked to: everything is written once or not at all, so nothing needs care.
+    """Exit at once on SIGTERM: every file is written atomically, so there is nothing to clean up.
 
     Process 1 of a container ignores SIGTERM unless it has a handler, and would be killed late.
     """

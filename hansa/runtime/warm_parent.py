@@ -1,4 +1,4 @@
-"""The warm process: it has paid for the imports once, and forks one child per Job.
+"""The warm process: it imports heavy libraries once, and forks one child per Job.
 
 Importing torch costs seconds, and the libraries for models from elsewhere many more; a fork costs
 milliseconds. The parent must not have touched a tensor, a thread pool or CUDA, none of which
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from hansa.core.exits import SIGNAL_BASE
-from hansa.core.logs import sentence
+from hansa.core.logs import extract_message
 from hansa.runtime.lifeline import die_with_parent
 
 _LONGEST_SENTENCE = 300
@@ -40,7 +40,7 @@ def serve(
     signal.set_wakeup_fd(wake_write)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the runner decides what Ctrl-C means
-    _say({"ready": os.getpid()})
+    _send({"ready": os.getpid()})
     pending = b""
     while True:
         readable, _, _ = select.select([0, wake_read], [], [])
@@ -56,12 +56,14 @@ def serve(
                 message = json.loads(line)
                 if "start" in message:
                     prepare(message["environ"])
-                _obey(message, run, children)
+                _handle_message(message, run, children)
     for pid in children:
         os.kill(pid, signal.SIGKILL)
 
 
-def _obey(message: dict[str, Any], run: Callable[[], int], children: dict[int, str]) -> None:
+def _handle_message(
+    message: dict[str, Any], run: Callable[[], int], children: dict[int, str]
+) -> None:
     if "stop" in message:
         for pid, name in children.items():
             if name == message["stop"]:
@@ -71,12 +73,12 @@ def _obey(message: dict[str, Any], run: Callable[[], int], children: dict[int, s
     parent = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _become(message, run, parent)
+        _run_child(message, run, parent)
     children[pid] = name
-    _say({"started": name, "pid": pid})
+    _send({"started": name, "pid": pid})
 
 
-def _become(message: dict[str, Any], run: Callable[[], int], parent: int) -> None:
+def _run_child(message: dict[str, Any], run: Callable[[], int], parent: int) -> None:
     """Turn the forked child into the Job: own environment, own log, own exit."""
     code = 1
     try:
@@ -110,15 +112,15 @@ def _reap(children: dict[int, str]) -> None:
             return
         code = os.waitstatus_to_exitcode(status)
         name = children.pop(pid, "")
-        _say({"exited": name, "code": code if code >= 0 else SIGNAL_BASE - code})
+        _send({"exited": name, "code": code if code >= 0 else SIGNAL_BASE - code})
 
 
-def _say(message: dict[str, Any]) -> None:
+def _send(message: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(message) + "\n")
     sys.stdout.flush()
 
 
-def last_line(log: Path) -> str:
+def read_last_line(log: Path) -> str:
     """The last line of a Job's log: the sentence that it stopped with."""
     try:
         with log.open("rb") as file:
@@ -129,6 +131,6 @@ def last_line(log: Path) -> str:
     return lines[-1] if lines else ""
 
 
-def last_words(log: Path) -> str:
+def read_last_sentence(log: Path) -> str:
     """The sentence that a program ended with, as far as a status has room for it."""
-    return sentence(last_line(log))[:_LONGEST_SENTENCE]
+    return extract_message(read_last_line(log))[:_LONGEST_SENTENCE]

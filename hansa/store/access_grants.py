@@ -1,8 +1,8 @@
 """Who may do what in the bucket: one list of grants, printed as an S3 policy or given to a server.
 
-An environment reads what is shared and writes only below its own name; the aggregator sees every
-update and no experience. Folders end in a slash, so that `maze` says nothing about `maze2`. With
-secure aggregation both may write the same claims, and whoever is first decides.
+An environment reads what is shared and writes only below its own name; the aggregator reads every
+update and no experience. Folders end in a slash, so that a grant for `maze` does not match `maze2`.
+With secure aggregation both may write the same claims, and the first writer decides.
 
 Limits: a policy guards the bucket, not the machines that hold the credentials.
 """
@@ -39,6 +39,10 @@ class Grant:
         return f"{self.path}*" if self.path.endswith("/") else self.path
 
 
+def _grants(s3: S3, rights: tuple[Right, ...], *paths: str) -> list[Grant]:
+    return [Grant(s3=s3, path=path, rights=rights) for path in paths]
+
+
 def environment_grants(
     storage: S3, name: str, private: S3 | None = None, *, claims: bool = False
 ) -> list[Grant]:
@@ -46,8 +50,15 @@ def environment_grants(
 
     `claims`: it masks its updates.
     """
-    shared = _shared_grants(storage, name, claims=claims)
-    return [*shared, *private_grants(private or storage, name)]
+    prefix = storage.prefix
+    shared = (bucket_keys.federation, bucket_keys.global_root, bucket_keys.audit_root)
+    own = [bucket_keys.update_root, bucket_keys.evaluation_root]
+    own += [bucket_keys.claim_root] if claims else []
+    return [
+        *_grants(storage, ("read",), *(key(prefix) for key in shared)),
+        *_grants(storage, ("read", "write"), *(key(prefix, name) for key in own)),
+        *private_grants(private or storage, name),
+    ]
 
 
 def remote_grants(storage: S3, name: str, *, claims: bool = False) -> list[Grant]:
@@ -55,59 +66,37 @@ def remote_grants(storage: S3, name: str, *, claims: bool = False) -> list[Grant
 
     Its experience is in a store of its own, or sealed to its own key in its folder of this one.
     """
-    orders = bucket_keys.order_root(storage.prefix, name)
-    answers = bucket_keys.answer_root(storage.prefix, name)
     return [
         *environment_grants(storage, name, claims=claims),
-        Grant(s3=storage, path=orders, rights=("read",)),
-        Grant(s3=storage, path=answers, rights=("read", "write")),
-    ]
-
-
-def _shared_grants(storage: S3, name: str, *, claims: bool) -> list[Grant]:
-    prefix = storage.prefix
-    own = Grant(s3=storage, path=bucket_keys.claim_root(prefix, name), rights=("read", "write"))
-    return [
-        Grant(s3=storage, path=bucket_keys.federation(prefix), rights=("read",)),
-        Grant(s3=storage, path=bucket_keys.global_root(prefix), rights=("read",)),
-        Grant(s3=storage, path=bucket_keys.audit_root(prefix), rights=("read",)),
-        Grant(s3=storage, path=bucket_keys.update_root(prefix, name), rights=("read", "write")),
-        Grant(s3=storage, path=bucket_keys.evaluation_root(prefix, name), rights=("read", "write")),
-        *([own] if claims else []),
+        *_grants(storage, ("read",), bucket_keys.order_root(storage.prefix, name)),
+        *_grants(storage, ("read", "write"), bucket_keys.answer_root(storage.prefix, name)),
     ]
 
 
 def private_grants(private: S3, name: str) -> list[Grant]:
     """What a silo needs of the store that has its experience."""
-    path = bucket_keys.experience_root(private.prefix, name)
-    return [Grant(s3=private, path=path, rights=("read", "write"))]
+    return _grants(private, ("read", "write"), bucket_keys.experience_root(private.prefix, name))
 
 
 def aggregator_grants(
     storage: S3, *, has_remote: bool = False, claims: bool = False
 ) -> list[Grant]:
-    """What the aggregator needs; experience and evaluations are none of its business.
+    """What the aggregator needs; it may read no experience and no evaluations.
 
     Where environments are in clusters of their own, its identity is also the coordinator's, which
     writes orders and reads answers.
     """
-    prefix = storage.prefix
-    letters = [
-        Grant(s3=storage, path=bucket_keys.orders_root(prefix), rights=("read", "write")),
-        Grant(s3=storage, path=bucket_keys.answers_root(prefix), rights=("read",)),
-    ]
-    places = Grant(s3=storage, path=bucket_keys.claims_root(prefix), rights=("read", "write"))
+    writes = [bucket_keys.federation, bucket_keys.global_root, bucket_keys.audit_root]
+    writes += [bucket_keys.orders_root] if has_remote else []
+    writes += [bucket_keys.claims_root] if claims else []
+    reads = [bucket_keys.updates_root, *([bucket_keys.answers_root] if has_remote else [])]
     return [
-        Grant(s3=storage, path=bucket_keys.federation(prefix), rights=("read", "write")),
-        Grant(s3=storage, path=bucket_keys.global_root(prefix), rights=("read", "write")),
-        Grant(s3=storage, path=bucket_keys.audit_root(prefix), rights=("read", "write")),
-        Grant(s3=storage, path=bucket_keys.updates_root(prefix), rights=("read",)),
-        *(letters if has_remote else []),
-        *([places] if claims else []),
+        *_grants(storage, ("read", "write"), *(key(storage.prefix) for key in writes)),
+        *_grants(storage, ("read",), *(key(storage.prefix) for key in reads)),
     ]
 
 
-def grants(spec: FederationSpec, identity: str, storage: S3 | None = None) -> list[Grant]:
+def list_grants(spec: FederationSpec, identity: str, storage: S3 | None = None) -> list[Grant]:
     """All grants of an environment or `aggregator`; `storage` stands in for a spec without one."""
     storage = storage or (spec.storage.s3 if spec.storage else None)
     if storage is None:
@@ -135,11 +124,10 @@ def _demonstrations_grants(own: S3, file: str) -> list[Grant]:
     bucket, _, key = file.removeprefix("s3://").partition("/")
     if not file.startswith("s3://"):
         return []
-    place = own.model_copy(update={"bucket": bucket, "prefix": ""})
-    return [Grant(s3=place, path=key, rights=("read",))]
+    return _grants(own.model_copy(update={"bucket": bucket, "prefix": ""}), ("read",), key)
 
 
-def by_endpoint(granted: Iterable[Grant]) -> dict[str, list[Grant]]:
+def group_by_endpoint(granted: Iterable[Grant]) -> dict[str, list[Grant]]:
     """Grants of each store: an experienceStorage elsewhere has a policy of its own there."""
     stores: dict[str, list[Grant]] = {}
     for grant in granted:
@@ -152,12 +140,12 @@ def iam_policy(
 ) -> dict[str, Any]:
     """The policy document that Amazon, MinIO and SeaweedFS understand.
 
-    MinIO lets every user make access keys and change its secret unless a policy forbids it: with
-    `minio` this one does, in MinIO's own words. Temporary keys cannot be forbidden there; they
-    have no more rights than their user, and end.
+    MinIO lets every user create access keys and change its secret unless a policy forbids it:
+    with `minio` this one does. Temporary keys cannot be forbidden there; they have no more rights
+    than their user, and expire.
 
-    `write_once` lets writers write with `If-None-Match` alone, as all programs do, so that stolen
-    credentials overwrite nothing. It is Amazon's; other stores may not know the condition.
+    `write_once` allows writes only with `If-None-Match`, as all programs do, so that stolen
+    credentials cannot overwrite objects. Stores other than Amazon's may not know the condition.
     """
     conditional = {"Null": {"s3:if-none-match": "false"}}
     statements: list[dict[str, Any]] = []
@@ -179,23 +167,19 @@ def iam_policy(
     return {"Version": "2012-10-17", "Statement": statements}
 
 
-def weed_identities(
+def seaweedfs_identities(
     granted: Mapping[str, list[Grant]], credentials: Mapping[str, Credentials], admin: str
 ) -> dict[str, Any]:
     """SeaweedFS's identities file: each name has the policy of its grants, `admin` all rights."""
-    identities = [
-        _identity(name, credentials[name], {"policyNames": [name]}) for name in sorted(granted)
-    ]
-    identities.append(_identity(admin, credentials[admin], {"actions": ["Admin"]}))
-    policies = [
-        {"name": name, "content": json.dumps(iam_policy(granted[name]))} for name in sorted(granted)
-    ]
+    rights = {name: {"policyNames": [name]} for name in sorted(granted)}
+    identities, policies = [], []
+    for name, may in {**rights, admin: {"actions": ["Admin"]}}.items():
+        who = credentials[name]
+        pair = {"accessKey": who.access_key, "secretKey": who.secret_key}
+        identities.append({"name": name, "credentials": [pair], **may})
+    for name in rights:
+        policies.append({"name": name, "content": json.dumps(iam_policy(granted[name]))})
     return {"identities": identities, "policies": policies}
-
-
-def _identity(name: str, who: Credentials, may: dict[str, list[str]]) -> dict[str, Any]:
-    pair = {"accessKey": who.access_key, "secretKey": who.secret_key}
-    return {"name": name, "credentials": [pair], **may}
 
 
 def _allow(action: str, resources: list[str], **more: Any) -> dict[str, Any]:

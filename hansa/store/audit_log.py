@@ -1,14 +1,13 @@
 """The audit log: one entry for each aggregation, each with the digest of the one before.
 
-Only the aggregator writes it, once for each round; every client reads its head and repeats it in
-its update's manifest, so that silos are witnesses of what was written.
+Only the aggregator writes it, once for each round. Every client repeats the newest digest in its
+update's manifest, so that silos are witnesses of what was written.
 
-An entry's digest goes back by the aggregator's report, past the bucket, into the federation's
-status. Where silos run elsewhere, every order that the coordinator signs names the newest one, so
-that it vouches for that entry and, by the chain, for all before it.
+The aggregator's report carries an entry's digest to the federation's status. With remote silos,
+every order that the coordinator signs names the newest entry, and so vouches for all before it.
 
-Limits: an entry is vouched for by the next order, not when it is written. Where all run in one
-place nobody signs anything, and whoever holds the bucket can rewrite all but what the status knows.
+Limits: an entry is vouched for by the next order, not when it is written. Without remote silos
+nothing is signed, and anyone who can write the bucket can rewrite all but what the status knows.
 """
 
 import os
@@ -19,36 +18,29 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 from pydantic import Field, ValidationError
 
-from hansa.adapter.tensor_file import TensorFile, short
+from hansa.adapter.tensor_file import TensorFile, clip_printable
 from hansa.api import bucket_documents, bucket_keys
 from hansa.api.assignment import ENV_IMAGE, Assignment
-from hansa.api.bucket_documents import AuditHead, Count, MadeWith, Member, Refusal, Sha256
+from hansa.api.bucket_documents import AuditHead, Count, MadeWith, Member, Refusal, Result, Sha256
 from hansa.api.secure_aggregation import EPOCHS
-from hansa.api.spec import Model
 from hansa.core.errors import HansaError
 from hansa.core.logs import Level, Log
 from hansa.store.base import ObjectStore
-from hansa.validation.messages import first_misfit
+from hansa.validation.messages import describe_first_misfit
 
 LONGEST = 500
-"""Characters of a version or an image at most; no real one is as long."""
+"""Most characters of a version or an image; real ones are shorter."""
 
 
-class AuditEntry(Model):
-    """What the aggregator did in a round, for whoever checks it later; one link of a chain."""
+class AuditEntry(Result):
+    """What the aggregator did in a round, for later audits; one link of a chain."""
 
     kind: Literal["audit"] = "audit"
     """What the document is."""
-    program: str
-    """Version of the program that did it."""
     round: Count
     """The round."""
     previous: AuditHead | None = None
     """The entry before; absent in the first one."""
-    fingerprint: Sha256
-    """Digest of `inputs`."""
-    inputs: dict[str, Any]
-    """What the result was computed from."""
     settings: dict[str, Any]
     """Settings of the round, by which clients explored and trained."""
     minimum: Count
@@ -86,15 +78,15 @@ class AuditEntry(Model):
 
 
 class Mismatch(Exception):
-    """What is stored is not what comes of the inputs."""
+    """The stored result differs from the recomputed one."""
 
 
 class NotRecomputable(Exception):
-    """It cannot be computed again here; the sentence says why."""
+    """The result cannot be recomputed here; the message says why."""
 
 
-class Quiet(Log):
-    """What a program would log of its work is compared here, and not logged again."""
+class QuietLog(Log):
+    """Drops the events of work that is only repeated to compare it."""
 
     def _write(self, level: Level, event: str, fields: dict[str, Any]) -> None:
         pass
@@ -103,7 +95,7 @@ class Quiet(Log):
 def find_rounds(store: ObjectStore, prefix: str) -> list[int]:
     """Rounds that have an entry, in order."""
     root = bucket_keys.audit_root(prefix)
-    rounds = {key: bucket_keys.number(root, key) for key in store.list(root)}
+    rounds = {key: bucket_keys.parse_round(root, key) for key in store.list(root)}
     return sorted(
         number
         for key, number in rounds.items()
@@ -123,8 +115,8 @@ def find_head(
     return AuditHead(round=earlier[-1], sha256=bucket_documents.sha256(data))
 
 
-def made_with(**versions: str) -> MadeWith:
-    """What computes here: these versions, Python's, the kind of machine and the image."""
+def collect_versions(**versions: str) -> MadeWith:
+    """What this program runs on: these versions, Python's, the kind of machine and the image."""
     known = {
         "python": platform.python_version(),
         "machine": platform.machine(),
@@ -135,12 +127,12 @@ def made_with(**versions: str) -> MadeWith:
 
 
 def rebuilt(document: dict[str, Any], fingerprint: str) -> Assignment:
-    """An assignment from what was kept of it; only one with the same inputs will do."""
+    """An assignment from its stored form; its inputs must have the same fingerprint."""
     try:
         assignment = Assignment.model_validate_json(bucket_documents.canonical(document))
     except ValidationError as error:
         raise NotRecomputable(
-            f"its settings are another version's: {first_misfit(error)}"
+            f"its settings are another version's: {describe_first_misfit(error)}"
         ) from None
     except (ValueError, RecursionError):
         raise NotRecomputable("its settings cannot be written down again") from None
@@ -149,27 +141,28 @@ def rebuilt(document: dict[str, Any], fingerprint: str) -> Assignment:
     return assignment
 
 
-def blame(what: str, then: MadeWith, here: MadeWith, same: tuple[str, ...]) -> NoReturn:
-    """Mismatch, unless something else computed it then than computes here."""
+def raise_mismatch(what: str, then: MadeWith, here: MadeWith, same: tuple[str, ...]) -> NoReturn:
+    """Raise Mismatch, or NotRecomputable where versions differ from those that computed it."""
     for name in same:
         if then.get(name) != here.get(name):
-            made, now = short(then.get(name)), here.get(name)
+            made, now = clip_printable(then.get(name)), here.get(name)
             raise NotRecomputable(f"{what}; it was made with {name} {made}, here is {now}")
     raise Mismatch(what)
 
 
-def first_difference(mine: Path, theirs: Path) -> str:
-    """The first tensor that differs, and by how much: to know rounding from another result."""
+def describe_first_difference(mine: Path, theirs: Path) -> str:
+    """The first tensor that differs, and by how much: to tell rounding from another result."""
     try:
         with TensorFile(mine) as made, TensorFile(theirs) as stored:
             for name in sorted({*made.layout, *stored.layout}):
                 if made.shapes.get(name) != stored.shapes.get(name):
-                    return f"tensor {short(name)} has another shape, or is in one of them only"
+                    shown = clip_printable(name)
+                    return f"tensor {shown} has another shape, or is in one of them only"
                 ours, other = made.read(name), stored.read(name)
                 if not np.array_equal(ours, other):
                     apart = np.abs(ours.astype(np.float64) - other)
                     size = f"{apart.max():.3g}, where values go up to {np.abs(ours).max():.3g}"
-                    return f"tensor {short(name)} differs by up to {size}"
+                    return f"tensor {clip_printable(name)} differs by up to {size}"
     except HansaError as error:
         return error.message
     return "its tensors are equal, its other bytes are not"

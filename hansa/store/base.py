@@ -1,16 +1,16 @@
-"""What Hansa asks of an object store: few verbs, distinct errors, everything written once."""
+"""The interface of object stores: few verbs, distinct errors, everything written once."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from hansa.core.errors import Precondition
+from hansa.core.errors import NotFound, Precondition
 
 Watch = Callable[[int, bytes], None]
-"""Sees an object's bytes as they come: where a piece begins, and the piece.
+"""Called with an object's bytes as they arrive: where a piece begins, and the piece.
 
-A try that failed begins again with byte 0; what was seen before then counts for nothing."""
+A retry starts again with byte 0, and what came before is void."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +51,9 @@ class ObjectStore(Protocol):
     def download(self, key: str, path: Path | None, size: int, watch: Watch | None = None) -> str:
         """Copy an object into a file, a little at a time; the sha256 of the bytes that came.
 
-        Corrupt when the object has another size; then nothing of it is read. Whoever has to look
-        at the bytes does so with `watch`, while they are in the processor's cache. Without a path
-        they are shown to it alone, neither kept nor hashed, and the digest is empty.
+        Corrupt when the object has another size; then nothing of it is read. `watch` gets the
+        bytes while they are in the processor's cache. Without a path they are neither stored nor
+        hashed, and the digest is empty.
         """
         ...
 
@@ -66,7 +66,7 @@ class ObjectStore(Protocol):
         ...
 
     def remove(self, key: str) -> None:
-        """Delete an object that nobody reads any more, or that is absent; results never are."""
+        """Delete an object that nothing reads, or that is absent; results are never deleted."""
         ...
 
 
@@ -115,15 +115,46 @@ class ForwardingStore:
         return self._store.list(prefix)
 
     def remove(self, key: str) -> None:
-        """Delete an object; updates never are."""
+        """Delete an object; updates are never deleted."""
         store, place = self._resolve(key)
         store.remove(place)
+
+
+class RedirectingStore(ForwardingStore):
+    """Another store, of which some objects below one folder are kept in a private store."""
+
+    def __init__(
+        self, store: ObjectStore, private: ObjectStore, *, root: str, private_root: str
+    ) -> None:
+        """`root` is the folder in the store, `private_root` the one in the private store."""
+        super().__init__(store)
+        self._private = private
+        self._root = root
+        self._private_root = private_root
+
+    def _resolve(self, key: str) -> tuple[ObjectStore, str]:
+        own = self._redirect_key(key)
+        return (self._private, own) if own else (self._store, key)
+
+    def _redirect_key(self, key: str) -> str:
+        """Key in the private store for an object that is kept there; empty for all others."""
+        below = key.removeprefix(self._root)
+        return self._private_root + below if below != key else ""
+
+
+def get_if_present(store: ObjectStore, key: str) -> bytes | None:
+    """An object's bytes; None where there is no such object."""
+    try:
+        return store.get(key)
+    except NotFound:
+        return None
 
 
 def put_once(store: ObjectStore, key: str, data: bytes) -> bytes:
     """Write an object unless it exists; the stored bytes, which may be an earlier writer's.
 
-    A slow twin that computed other bytes goes on with the first writer's: the folder stays whole.
+    A slow twin that computed other bytes continues with the first writer's, so that all files of a
+    folder fit together.
     """
     try:
         store.put_if_absent(key, data)

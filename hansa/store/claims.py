@@ -1,11 +1,10 @@
-"""Claims: whether a silo is in one masked sum, decided by whoever writes first.
+"""Claims: whether a silo is in one masked sum, decided by the first writer.
 
-A silo claims its place before it sends anything. The aggregator puts a tombstone where a claim is
-missing, by the same conditional write: either the claim was first, and the silo counts, or the
-tombstone was, and the silo never sends. So no body can come late, beside a sum without it, and give
-its silo's update away as the difference.
+A silo claims its place before it sends anything. The aggregator writes a tombstone where a claim is
+missing, by the same conditional write. If the claim was first, the silo counts; if the tombstone
+was, it never sends. A late update beside a sum without it would reveal it as the difference.
 
-Limits: it holds as long as the store writes once, and nobody hides what is in it.
+Limits: the store must honour conditional writes, and hide no objects.
 """
 
 from typing import Literal
@@ -30,26 +29,26 @@ class Claim(Model):
 
 TOMBSTONE = Claim(tombstone=True)
 MOST_BYTES = 4096
-"""Of a claim that are read: a silo may write anything there."""
+"""Most bytes of a claim that are read: a silo may write anything there."""
 
 
-def put(
+def put_claim(
     store: ObjectStore, prefix: str, environment: str, round_: int, epoch: int, own: Claim
 ) -> Claim:
-    """Write a claim unless there is one; the one that stands.
+    """Write a claim unless there is one; the one that counts.
 
-    What cannot be read is a silo's own, for no aggregator writes such: a claim of nothing.
+    An invalid one was written by the silo, never by an aggregator: it is a claim of nothing.
     """
     key = bucket_keys.claim(prefix, environment, round_, epoch)
     try:
         store.put_if_absent(key, canonical(own.to_json()))
     except Precondition:
-        return read(store.get_range(key, 0, MOST_BYTES + 1))
+        return parse_claim(store.get_range(key, 0, MOST_BYTES + 1))
     return own
 
 
-def read(data: bytes) -> Claim:
-    """What a claim says; of one that cannot be read, nothing."""
+def parse_claim(data: bytes) -> Claim:
+    """The claim; an empty one where it is invalid."""
     try:
         return Claim.model_validate_json(data[:MOST_BYTES])
     except ValidationError:

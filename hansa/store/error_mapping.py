@@ -1,4 +1,4 @@
-"""What a store's answers mean: which error of Hansa, and a sentence that names the field."""
+"""Answers of a store as errors of Hansa, with a sentence that names the field."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _WORTH_ANOTHER_TRY = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answers:
+class ErrorMapper:
     """The answers of one store."""
 
     s3: S3
@@ -32,10 +32,10 @@ class Answers:
     path: str
     """The manifest's field that errors name."""
     patience_seconds: float
-    """How long it is asked again before it counts as unreachable."""
+    """How long requests are retried before the store counts as unreachable."""
 
-    def meaning(self, response: Mapping[str, Any], key: str, verb: str) -> StoreError:
-        """The error of an answer that is no success; only Unreachable is worth another try."""
+    def map_response(self, response: Mapping[str, Any], key: str, verb: str) -> StoreError:
+        """The error of an unsuccessful answer; only Unreachable is worth a retry."""
         code = str(response.get("Error", {}).get("Code", ""))
         status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
         text = str(response.get("Error", {}).get("Message", ""))
@@ -57,14 +57,13 @@ class Answers:
         if code in _WRONG_REGION:
             return Denied(f"{self.path}.region: got {self.s3.region}, which does not fit ({text})")
         if status == 416:
-            return BeyondEnd(f"{where}: the range starts behind the end")
+            return RangeBeyondEnd(f"{where}: the range starts behind the end")
         if status == 404:
             return NotFound(f"{where}: there is no such object")
         if status == 412:
             return Precondition(f"{where}: the object exists already")
-        if status in (408, 409, 429) or code in _WORTH_ANOTHER_TRY:
-            return self.unreachable(f"it answered {status} {code} when asked to {verb} {where}")
-        if status >= 500 and status != 501:
+        is_transient = status in (408, 409, 429) or (status >= 500 and status != 501)
+        if is_transient or code in _WORTH_ANOTHER_TRY:
             return self.unreachable(f"it answered {status} {code} when asked to {verb} {where}")
         if status in (401, 403):
             return Denied(
@@ -91,5 +90,5 @@ class Answers:
         return f"s3://{self.s3.bucket}/{key}"
 
 
-class BeyondEnd(StoreError):
-    """A range that starts behind the object's end, which is no error to a reader of ranges."""
+class RangeBeyondEnd(StoreError):
+    """A range that starts behind the object's end; readers of ranges take it as empty."""

@@ -1,13 +1,12 @@
-"""A store that seals a silo's experience to the silo's own key: wherever it lies, nobody else
-reads it.
+"""A store that seals a silo's experience to the silo's own key, so that nobody else can read it.
 
-Sealed is everything below `experience/<environment>/` that Jobs write; the owner's `budget.json` is
-no Job's. With a key nothing else there is believed unless it is sealed, so experience is sealed
-from a run's first round on, or not at all.
+Everything that Jobs write below `experience/<environment>/` is sealed; the owner's `budget.json` is
+not. With a key all other objects there must be sealed, so experience is sealed from a run's first
+round on, or never.
 
-Limits: keys, lengths and times of objects stay visible, and whoever may delete objects can. Then a
-round is played again, and noise drawn or a sum masked once more: `spec.privacy` and
-`aggregation.secure` need a store of the silo's own.
+Limits: names, lengths and times of objects stay visible, and objects can be deleted. Then a round
+is played again with new noise or masks, so `spec.privacy` and `aggregation.secure` need a store of
+the silo's own.
 """
 
 import hashlib
@@ -22,16 +21,16 @@ from hansa.core.logs import EXPERIENCE
 from hansa.crypto import sealing
 from hansa.crypto.sealing import OpeningKey
 from hansa.store.base import ObjectStore
-from hansa.store.sealed import OpenedStore, keys_given
+from hansa.store.sealed import UnsealingStore, read_keys_from
 
 ENV_EXPERIENCE_KEY = f"{EXPERIENCE}KEY"
 """File of a silo's own private keys, newest first: that one seals, and all of them open."""
 
 
-class ExperienceStore(OpenedStore):
+class ExperienceStore(UnsealingStore):
     """A store with a silo's experience, sealed on its way in and opened on its way out.
 
-    Without keys what is not sealed is read and written as it is, and what is sealed is refused.
+    Without keys objects are read and written unsealed, and sealed ones are refused.
     """
 
     def __init__(
@@ -43,7 +42,7 @@ class ExperienceStore(OpenedStore):
         self._budget = bucket_keys.privacy_budget(prefix, environment)
 
     def check(self) -> None:
-        """Refuse keys that do not open what is there: nothing must be written beside it."""
+        """Refuse keys that do not open the existing objects, before anything else is written."""
         first = next((key for key in self._store.list(self._root) if self._is_private(key)), None)
         if first:
             self.get_range(first, 0, 1)
@@ -82,13 +81,13 @@ class ExperienceStore(OpenedStore):
         return bool(self._keys)
 
 
-def experience_store(
+def open_experience_store(
     private: ObjectStore, assignment: Assignment, environ: Mapping[str, str]
 ) -> ObjectStore:
     """The private store of a silo's assignment, which seals where the silo has a key."""
     which = "the silo's own key (experienceKeySecret, or --credentials)"
     is_given = environ.get(ENV_EXPERIENCE_KEY)
-    own = keys_given(environ, ENV_EXPERIENCE_KEY, which) if is_given else []
+    own = read_keys_from(environ, ENV_EXPERIENCE_KEY, which) if is_given else []
     prefix = assignment.private_storage.prefix
     store = ExperienceStore(private, prefix, assignment.environment, own)
     store.check()

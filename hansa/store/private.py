@@ -1,7 +1,7 @@
 """A silo's private store, which may have keys and a certificate authority of its own.
 
-The exchange's owner issues the exchange's keys; a silo's own are nobody else's business. Where the
-variables of the second identity are set, neither store is ever shown the other's.
+The exchange's owner issues the exchange's credentials; the silo's own stay in the silo. Where the
+variables of the second identity are set, neither store gets the other's credentials.
 """
 
 from collections.abc import Mapping
@@ -23,8 +23,8 @@ def open_private(
 ) -> S3Store:
     """The store by its own identity, or, where it has none, by the exchange's.
 
-    `others` are the exchange's credentials; None: the usual AWS chain finds them. With keys of its
-    own and no authority the public ones count: the exchange's does not vouch for it.
+    `others` are the exchange's credentials; None: the usual AWS chain. With keys of its own and no
+    certificate authority the public ones count, not the exchange's.
     """
     path = f"environments[{environment}].experienceStorage.s3"
     own = _credentials(environ, path)
@@ -38,7 +38,7 @@ def open_private(
 
 
 def _credentials(environ: Mapping[str, str], path: str) -> Credentials | None:
-    """Half a pair is a mistake: the exchange's keys are no stand-in for it."""
+    """The silo's own credentials; an error where only one half of the pair is set."""
     given = [name for name in (KEY, SECRET) if name in environ]
     if not given:
         return None

@@ -1,4 +1,4 @@
-"""Whether a store of the user's own can carry a federation, asked once before anything starts."""
+"""A check before a run starts: whether a user's store can hold a federation."""
 
 import contextlib
 import queue
@@ -9,21 +9,23 @@ from hansa.api import bucket_keys
 from hansa.api.spec import S3
 from hansa.core.errors import Denied, Precondition, StoreError
 from hansa.store.base import Credentials
-from hansa.store.error_mapping import Answers
+from hansa.store.error_mapping import ErrorMapper
 from hansa.store.retry import Retry
 from hansa.store.s3 import S3Store
 
 LIMIT_SECONDS = 12.0
-"""How long each answer may take: a name that nobody resolves has no timeout of its own."""
+"""How long each step may take: resolving a host name has no timeout of its own."""
 RETRY = Retry(patience_seconds=4.0, connect_seconds=3.0, read_seconds=4.0)
 PATH = "spec.storage.s3"
 
 
-def check(s3: S3, writer: Credentials | None, others: Sequence[Credentials | None] = ()) -> None:
+def check_store(
+    s3: S3, writer: Credentials | None, others: Sequence[Credentials | None] = ()
+) -> None:
     """Ask for address, credentials, bucket and writing once; StoreError says what is wrong.
 
     `writer` is the aggregator's identity, which may write; the others may only list. None is the
-    usual AWS chain. It leaves nothing behind, or one small object where nobody may delete.
+    usual AWS chain. One small object stays where the identity may not delete.
     """
     said: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
     identities = (writer, *others)
@@ -31,12 +33,12 @@ def check(s3: S3, writer: Credentials | None, others: Sequence[Credentials | Non
     def ask() -> None:
         try:
             for credentials in identities:
-                with contextlib.closing(_store(s3, credentials)) as store:
+                with contextlib.closing(_open_store(s3, credentials)) as store:
                     store.check()
                 said.put(None)
             _check_writing(s3, writer)
             said.put(None)
-        except Exception as error:  # whatever it is, it belongs to the caller
+        except Exception as error:  # raised again in the calling thread
             said.put(error)
 
     threading.Thread(target=ask, daemon=True, name="store check").start()
@@ -44,14 +46,14 @@ def check(s3: S3, writer: Credentials | None, others: Sequence[Credentials | Non
         try:
             error = said.get(timeout=LIMIT_SECONDS)
         except queue.Empty:
-            answers = Answers(s3=s3, path=PATH, patience_seconds=LIMIT_SECONDS)
+            answers = ErrorMapper(s3=s3, path=PATH, patience_seconds=LIMIT_SECONDS)
             raise answers.unreachable("no answer") from None
         if error:
             raise error
 
 
 def _check_writing(s3: S3, writer: Credentials | None) -> None:
-    with contextlib.closing(_store(s3, writer)) as store:
+    with contextlib.closing(_open_store(s3, writer)) as store:
         if not _writes_once(store):
             raise Denied(
                 f"{PATH}.endpoint: got {s3.endpoint or 'Amazon S3'}, which wrote an object twice, "
@@ -73,5 +75,5 @@ def _writes_once(store: S3Store) -> bool:
     return is_honoured
 
 
-def _store(s3: S3, credentials: Credentials | None) -> S3Store:
+def _open_store(s3: S3, credentials: Credentials | None) -> S3Store:
     return S3Store(s3, credentials=credentials, retry=RETRY, path=PATH)

@@ -1,4 +1,4 @@
-"""How patient a store is: the pauses between tries, and when it gives up."""
+"""How a store retries: the pauses between tries, and when it gives up."""
 
 import os
 from dataclasses import dataclass, field
@@ -37,5 +37,5 @@ class Retry:
     """Where the doubling ends."""
 
     def pause_seconds(self, tries: int, share: float) -> float:
-        """Pause after failed tries; a random share keeps clients from marching in step."""
+        """Pause after failed tries; the random share is jitter between clients."""
         return backoff_seconds(tries, share, self.first_pause_seconds, self.longest_pause_seconds)

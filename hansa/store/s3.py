@@ -19,32 +19,30 @@ from hansa.api.bucket_documents import sha256
 from hansa.api.spec import S3
 from hansa.core.errors import Corrupt, Denied, NotFound, Precondition, StoreError, Unreachable
 from hansa.store.base import Credentials, Watch
-from hansa.store.error_mapping import Answers, BeyondEnd
+from hansa.store.error_mapping import ErrorMapper, RangeBeyondEnd
 from hansa.store.retry import ENV_PATIENCE, Retry
 
 __all__ = ["ENV_PATIENCE", "Retry", "S3Store", "preload"]
 
 CHUNK = 2**19
-"""Bytes of a file in memory at a time: few enough to stay in a core's cache until all that looks at
-them has done so."""
+"""Bytes of a file in memory at a time: few enough to stay in a core's cache for all readers."""
 CONNECTIONS = 16
-"""Connections that are kept, as many as a program uses at a time: one too many is closed after its
-request, and the next has to open another."""
+"""Connections in the pool, as many as a program uses at a time: one more would be closed after its
+request, and the next request would open another."""
 
 _T = TypeVar("_T")
-_Judge = Callable[[Exception], StoreError]
 
 _DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 def preload() -> None:
-    """Read the megabytes of JSON that botocore reads for its first client; forks inherit them."""
+    """Load the megabytes of JSON that botocore needs for its first client; forks inherit them."""
     nobody = Credentials(access_key="nobody", secret_key="nobody")  # noqa: S106
     S3Store(S3(bucket="nowhere"), credentials=nobody)._client()
 
 
 class S3Store:
-    """One bucket, with distinct errors, and failures that pass by themselves tried again.
+    """One bucket, with distinct errors; transient failures are retried.
 
     Nothing connects before the first verb, so making a store is free. Safe to share between
     threads, and to carry over a fork.
@@ -70,7 +68,7 @@ class S3Store:
         self._credentials = credentials
         self._verify = verify
         self._variables = variables
-        self._answers = Answers(s3=s3, path=path, patience_seconds=self.retry.patience_seconds)
+        self._answers = ErrorMapper(s3=s3, path=path, patience_seconds=self.retry.patience_seconds)
         self._made: tuple[int, Any] | None = None
         self._making = threading.Lock()
         self._random = random.Random()
@@ -83,19 +81,16 @@ class S3Store:
         """Bytes start to start + length of an object; fewer at its end."""
         if length <= 0:
             return b""
+        wanted = f"bytes={start}-{start + length - 1}"
         try:
-            return self._read(
-                key, lambda: self._body(key, Range=f"bytes={start}-{start + length - 1}")
-            )
-        except BeyondEnd:
+            return self._read(key, lambda: self._body(key, Range=wanted))
+        except RangeBeyondEnd:
             return b""
 
     def size(self, key: str) -> int:
         """Length of an object in bytes."""
-        client = self._client
-        return self._read(
-            key, lambda: _length(client().head_object(Bucket=self.s3.bucket, Key=key))
-        )
+        bucket = self.s3.bucket
+        return self._read(key, lambda: _length(self._client().head_object(Bucket=bucket, Key=key)))
 
     def put_if_absent(self, key: str, data: bytes) -> None:
         """Write an object once; Precondition when it exists already.
@@ -136,7 +131,7 @@ class S3Store:
             )
 
         try:
-            self._call(attempt, lambda error: self._judge(error, key, "write"))
+            self._call(attempt, key, "write")
         except Precondition:
             # The size first: another writer's object may be longer than this machine's memory.
             if tries == 1 or self.size(key) != size or sha256(self.get(key)) != digest.hex():
@@ -160,22 +155,15 @@ class S3Store:
     def ensure_bucket(self) -> None:
         """Make the bucket if it is absent; only the owner of a store of one's own may."""
         bucket = self.s3.bucket
-        judge: _Judge = lambda error: self._judge(error, "", "look for")  # noqa: E731
         try:
-            self._call(lambda: self._client().head_bucket(Bucket=bucket), judge)
+            self._call(lambda: self._client().head_bucket(Bucket=bucket), "", "look for")
         except NotFound:
-            self._call(lambda: self._client().create_bucket(Bucket=bucket), judge)
+            self._call(lambda: self._client().create_bucket(Bucket=bucket), "", "look for")
 
     def remove(self, key: str) -> None:
-        """Delete an object that no result follows from: those are written once, and stay."""
-        self._call(
-            lambda: self._client().delete_object(Bucket=self.s3.bucket, Key=key),
-            lambda error: self._judge(error, key, "delete"),
-        )
-
-    def uri(self, key: str) -> str:
-        """Where an object is, as people write it."""
-        return self._answers.uri(key)
+        """Delete an object that no result depends on; results are written once, and stay."""
+        bucket = self.s3.bucket
+        self._call(lambda: self._client().delete_object(Bucket=bucket, Key=key), key, "delete")
 
     def close(self) -> None:
         """Give the connections back."""
@@ -214,8 +202,10 @@ class S3Store:
         answer = self._client().get_object(Bucket=self.s3.bucket, Key=key)
         got = 0
         with contextlib.closing(answer["Body"]) as stream:
-            if _length(answer) != size:  # before a byte of it: a huge object costs nothing
-                raise Corrupt(f"{self.uri(key)}: got {_length(answer)} bytes, expected {size}")
+            if _length(answer) != size:  # checked before reading: a huge object costs nothing
+                raise Corrupt(
+                    f"{self._answers.uri(key)}: got {_length(answer)} bytes, expected {size}"
+                )
             while chunk := stream.read(CHUNK):
                 if watch:
                     watch(got, chunk)
@@ -232,17 +222,14 @@ class S3Store:
                 raise _Truncated("the list broke off")
             return page
 
-        return self._call(attempt, lambda error: self._judge(error, prefix, "list"))
+        return self._call(attempt, prefix, "list")
 
     def _read(self, key: str, attempt: Callable[[], _T]) -> _T:
-        def judge(error: Exception) -> StoreError:
-            return self._judge(error, key, "read")
-
         try:
-            return self._call(attempt, judge)
+            return self._call(attempt, key, "read")
         except Denied as denied:
             self._raise_if_missing(key, denied)
-        return self._call(attempt, judge)  # it is there: written since the first try, perhaps
+        return self._call(attempt, key, "read")  # it exists: perhaps written since the first try
 
     def _raise_if_missing(self, key: str, denied: Denied) -> None:
         """Tell a missing object from a forbidden one: scoped credentials get 403 for both."""
@@ -251,16 +238,16 @@ class S3Store:
         except StoreError:
             raise denied from None
         if all(item["Key"] != key for item in page.get("Contents", [])):
-            raise NotFound(f"{self.uri(key)}: there is no such object") from None
+            raise NotFound(f"{self._answers.uri(key)}: there is no such object") from None
 
-    def _call(self, attempt: Callable[[], _T], judge: _Judge) -> _T:
+    def _call(self, attempt: Callable[[], _T], key: str, verb: str) -> _T:
         deadline = time.monotonic() + self.retry.patience_seconds
         tries = 0
         while True:
             try:
                 return attempt()
             except Exception as error:
-                verdict = judge(error)
+                verdict = self._judge(error, key, verb)
                 tries += 1
                 pause = self.retry.pause_seconds(tries, self._random.random())
                 if not isinstance(verdict, Unreachable) or time.monotonic() + pause > deadline:
@@ -275,9 +262,9 @@ class S3Store:
         if isinstance(error, StoreError):
             return error
         if isinstance(error, OSError) and error.errno in _DISK_IS_FULL:
-            raise error  # this machine's fault: asking the store again does not help
+            raise error  # this machine's disk: retrying does not help
         if isinstance(error, exceptions.ClientError):
-            return self._answers.meaning(error.response, key, verb)
+            return self._answers.map_response(error.response, key, verb)
         if isinstance(error, exceptions.SSLError) and "CERTIFICATE_VERIFY" in str(error):
             return Denied(
                 f"{self._answers.path}.endpoint: {self._answers.endpoint} shows a certificate "
@@ -314,7 +301,7 @@ class S3Store:
             return self._made[1]
 
     def _make_client(self) -> Any:
-        """A client that leaves retries to us; imported here, for botocore takes half a second."""
+        """A client without retries; botocore takes half a second to import, so it is done here."""
         import botocore.session
         from botocore.config import Config
 

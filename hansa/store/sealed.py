@@ -1,7 +1,7 @@
 """Stores that seal a silo's updates when they are written, and open them when they are merged.
 
-What is sealed are the files with values: adapter and moments. Manifests stay readable, and name
-digests and sizes of what is *in* those files, so that every check behind a store is as without it.
+Sealed are the files with values: adapter and moments. Manifests stay readable, with the digests and
+sizes of the plain files, so that all checks work as without sealing.
 """
 
 import hashlib
@@ -12,22 +12,29 @@ from typing import BinaryIO
 
 from hansa.api import bucket_keys
 from hansa.api.assignment import Assignment
-from hansa.core.errors import Corrupt, InputError, NotFound, PermanentError, Precondition, Unopened
+from hansa.core.errors import (
+    Corrupt,
+    InputError,
+    NotFound,
+    PermanentError,
+    Precondition,
+    UnsealError,
+)
 from hansa.crypto import sealing
-from hansa.crypto.sealing import Opening, OpeningKey
-from hansa.store.base import ForwardingStore, ObjectStore, Watch
+from hansa.crypto.sealing import OpeningKey, Unsealer
+from hansa.store.base import ForwardingStore, ObjectStore, RedirectingStore, Watch
 
 FILES = (bucket_keys.ADAPTER, bucket_keys.MOMENTS)
 LONGEST = 64 * 1024
 """Bytes of a file that could hold keys."""
 Opener = Callable[[], Sequence[OpeningKey]]
-"""Gives the private keys, when they are needed."""
+"""Reads the private keys when they are needed."""
 
 
-class OpenedStore(ForwardingStore):
-    """The exchange as the aggregator reads it: sealed updates look as if they were not.
+class UnsealingStore(ForwardingStore):
+    """The exchange as the aggregator reads it: sealed updates read as if they were not sealed.
 
-    Each verb but `download` reads what it needs into memory, which is a header or a document.
+    All verbs but `download` read into memory, which is enough for headers and documents.
     """
 
     def __init__(
@@ -38,7 +45,7 @@ class OpenedStore(ForwardingStore):
         *,
         all_are_sealed: bool = True,
     ) -> None:
-        """Where not `all_are_sealed`, each is looked at: a run may seal from some round on."""
+        """Without `all_are_sealed` each object is checked: a run may seal from a later round on."""
         super().__init__(store)
         self._all_are_sealed = all_are_sealed
         self._root = bucket_keys.updates_root(prefix)
@@ -47,7 +54,7 @@ class OpenedStore(ForwardingStore):
     def get(self, key: str) -> bytes:
         """All bytes of an object."""
         data = self._store.get(key)
-        return sealing.opened(self._keys, key, data) if self._is_sealed(key) else data
+        return sealing.unseal(self._keys, key, data) if self._is_sealed(key) else data
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """Some bytes of an object."""
@@ -58,7 +65,7 @@ class OpenedStore(ForwardingStore):
             return self._store.get_range(key, begin, size)
 
         wanted = range(start, start + length)
-        return sealing.open_range(self._keys, key, wanted, self._store.size(key), read)
+        return sealing.unseal_range(self._keys, key, wanted, self._store.size(key), read)
 
     def size(self, key: str) -> int:
         """Length of an object in bytes."""
@@ -68,19 +75,19 @@ class OpenedStore(ForwardingStore):
     def download(self, key: str, path: Path | None, size: int, watch: Watch | None = None) -> str:
         """Copy an object into a file, opened on the way; the sha256 of what is in it.
 
-        What does not open is read once more: the way here may flip a bit.
+        An object that does not open is read once more, since the transfer may have flipped a bit.
         """
         if not self._is_sealed(key):
             return self._store.download(key, path, size, watch)
         try:
             return self._open_into(key, path, size, watch)
-        except Unopened:
+        except UnsealError:
             return self._open_into(key, path, size, watch)
 
     def _open_into(self, key: str, path: Path | None, size: int, watch: Watch | None) -> str:
         sealed = sealing.sealed_size(size)
         with path.open("wb", buffering=0) if path else nullcontext() as file:
-            copy = _Copy(self._keys, key, sealed, file, watch)
+            copy = _UnsealingCopy(self._keys, key, sealed, file, watch)
             self._store.download(key, None, sealed, copy)
         if copy.size != size:
             raise Corrupt(f"{key}: got {copy.size} bytes, expected {size}")
@@ -95,8 +102,8 @@ class OpenedStore(ForwardingStore):
         return sealing.is_sealed(self._store.get_range(key, 0, sealing.HEAD))
 
 
-class _Copy:
-    """Sees the bytes of a sealed object, and writes what is in them."""
+class _UnsealingCopy:
+    """Gets the bytes of a sealed object, and writes its content."""
 
     def __init__(
         self,
@@ -114,13 +121,13 @@ class _Copy:
     def _begin(self) -> None:
         self.size = 0
         self.digest = hashlib.sha256()
-        self._opening = Opening(*self._given)
+        self._opening = Unsealer(*self._given)
         if self._file:
             self._file.seek(0)
             self._file.truncate()
 
     def __call__(self, begin: int, piece: bytes) -> None:
-        if begin == 0:  # perhaps once more, after a try that failed
+        if begin == 0:  # the first try, or a retry
             self._begin()
         for plain in self._opening.feed(piece):
             if self._watch:
@@ -130,12 +137,12 @@ class _Copy:
             self.size += self._file.write(plain) if self._file else len(plain)
 
 
-class SealingStore(ForwardingStore):
+class SealingStore(RedirectingStore):
     """The exchange as a silo writes it: its updates are sealed to the aggregator's key.
 
-    A silo cannot open what it sealed. So what goes into an update is written to the private store,
-    once, and is sealed when its manifest commits it: an attempt that was killed, and a twin, go on
-    with those bytes, and nothing leaves before.
+    A silo cannot open what it sealed. So the files of an update are written to the private store
+    once, and sealed when the manifest commits them: after a kill, and in a twin, the same bytes are
+    used, and nothing leaves the silo before.
     """
 
     def __init__(
@@ -147,16 +154,13 @@ class SealingStore(ForwardingStore):
         private_root: str,
         public: str,
     ) -> None:
-        """`root` is where the silo's updates lie, `private_root` where what is in them does."""
-        super().__init__(store)
-        self._private = private
-        self._root = root
-        self._private_root = private_root
+        """`public` is the aggregator's key."""
+        super().__init__(store, private, root=root, private_root=private_root)
         self._public = public
 
     def get(self, key: str) -> bytes:
         """All bytes of an object; of a sealed one those that went into it."""
-        own = self._own(key)
+        own = self._redirect_key(key)
         if not own:
             return self._store.get(key)
         try:
@@ -164,24 +168,20 @@ class SealingStore(ForwardingStore):
         except NotFound:
             data = self._store.get(key)  # of a round before updates were sealed
         if sealing.is_sealed(data):
-            raise NotFound(f"{key}: what is in it is not in the private store any more")
+            raise NotFound(f"{key}: its content is no longer in the private store")
         return data
 
     def put_if_absent(self, key: str, data: bytes) -> None:
         """Write an object once; Precondition when it exists already."""
-        own = self._own(key)
-        if own:
-            self._private.put_if_absent(own, data)
-            return
         if key.startswith(self._root) and key.endswith(bucket_keys.MANIFEST):
             self._seal_files(key.removesuffix(bucket_keys.MANIFEST))
-        self._store.put_if_absent(key, data)
+        super().put_if_absent(key, data)
 
     def _seal_files(self, folder: str) -> None:
-        """Send what an update consists of; a sealed object that is there holds the same."""
+        """Seal and send the files of an update; a sealed object that exists holds the same."""
         for key in (folder + name for name in FILES):
             try:
-                data = self._private.get(self._own(key))
+                data = self._private.get(self._redirect_key(key))
             except NotFound:
                 continue
             with suppress(Precondition):
@@ -189,43 +189,38 @@ class SealingStore(ForwardingStore):
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """Some bytes of an object."""
-        if self._own(key):
+        if self._redirect_key(key):
             return self.get(key)[start : start + length]
         return self._store.get_range(key, start, length)
 
     def size(self, key: str) -> int:
         """Length of an object in bytes."""
-        return len(self.get(key)) if self._own(key) else self._store.size(key)
+        return len(self.get(key)) if self._redirect_key(key) else self._store.size(key)
 
     def download(self, key: str, path: Path | None, size: int, watch: Watch | None = None) -> str:
         """Copy an object into a file; the sha256 of the bytes that came."""
-        own = self._own(key)
+        own = self._redirect_key(key)
         if own:
             with suppress(NotFound):  # of a round before updates were sealed
                 return self._private.download(own, path, size, watch)
         return self._store.download(key, path, size, watch)
 
-    def _resolve(self, key: str) -> tuple[ObjectStore, str]:
-        own = self._own(key)
-        return (self._private, own) if own else (self._store, key)
-
-    def _own(self, key: str) -> str:
-        """Where in the private store that is which a key of a sealed object stands for."""
-        if key.startswith(self._root) and key.endswith(FILES):
-            return self._private_root + key.removeprefix(self._root)
-        return ""
+    def _redirect_key(self, key: str) -> str:
+        return super()._redirect_key(key) if key.endswith(FILES) else ""
 
 
-def sealing_store(store: ObjectStore, private: ObjectStore, assignment: Assignment) -> ObjectStore:
+def open_sealing_store(
+    store: ObjectStore, private: ObjectStore, assignment: Assignment
+) -> ObjectStore:
     """The exchange of a silo's assignment, which seals its updates where the settings ask for it.
 
-    Refused where experience lies open in the shared bucket: so would what goes into an update.
+    Refused where experience is unsealed in the shared bucket: an update's files would be, too.
     """
     public, name = assignment.settings.aggregation.seal_to, assignment.environment
     if not public:
         return store
-    # A private store that opens is one that seals: hansa.store.experience.
-    if assignment.experience_storage is None and not isinstance(private, OpenedStore):
+    # Only hansa.store.experience makes such a private store, and it seals as well.
+    if assignment.experience_storage is None and not isinstance(private, UnsealingStore):
         raise PermanentError(
             "settings.aggregation.sealTo: got a key, and this silo has no experienceStorage and no "
             "key of its own (experienceKeySecret), expected one of them: whoever reads the shared "
@@ -240,20 +235,22 @@ def sealing_store(store: ObjectStore, private: ObjectStore, assignment: Assignme
     )
 
 
-def opened_store(store: ObjectStore, assignment: Assignment, opening: Opener) -> ObjectStore:
+def open_unsealing_store(
+    store: ObjectStore, assignment: Assignment, opening: Opener
+) -> ObjectStore:
     """The exchange of an aggregator's assignment, which opens updates where they are sealed."""
     if not assignment.settings.aggregation.seal_to:
         return store
-    return OpenedStore(store, assignment.storage.prefix, opening())
+    return UnsealingStore(store, assignment.storage.prefix, opening())
 
 
-def keys_at_hand(environ: Mapping[str, str]) -> list[OpeningKey]:
+def read_aggregator_keys(environ: Mapping[str, str]) -> list[OpeningKey]:
     """The private keys that an aggregator was given to open updates with."""
     which = "the key that opens updates (spec.storage.sealingSecret, or --sealing-key)"
-    return keys_given(environ, sealing.ENV_SEALING_KEY, which)
+    return read_keys_from(environ, sealing.ENV_SEALING_KEY, which)
 
 
-def keys_given(environ: Mapping[str, str], variable: str, which: str) -> list[OpeningKey]:
+def read_keys_from(environ: Mapping[str, str], variable: str, which: str) -> list[OpeningKey]:
     """The private keys in the file that a variable names; a permanent error without them."""
     path = environ.get(variable, "")
     if not path:

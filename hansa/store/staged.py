@@ -1,7 +1,7 @@
 """A store that stages a silo's own updates in its private store until they are published.
 
-A client works as it always does, and finds its updates where it put them. Nothing of them reaches
-the exchange but what `publish` is given, which is their masked form.
+A client reads and writes its updates as usual. Only what `publish` is given reaches the exchange,
+which is their masked form.
 """
 
 from collections.abc import Mapping
@@ -11,26 +11,12 @@ from hansa.api.assignment import Assignment
 from hansa.api.secure_aggregation import ENV_MASKING_KEY
 from hansa.core.errors import PermanentError
 from hansa.crypto.sealing import OpeningKey
-from hansa.store.base import ForwardingStore, ObjectStore, put_once
-from hansa.store.sealed import keys_given
+from hansa.store.base import ObjectStore, RedirectingStore, put_once
+from hansa.store.sealed import read_keys_from
 
 
-class StagedStore(ForwardingStore):
-    """The exchange as a silo sees it that masks: below its own updates is its private store."""
-
-    def __init__(
-        self, shared: ObjectStore, private: ObjectStore, *, root: str, private_root: str
-    ) -> None:
-        """`root` is where the silo's updates are published, `private_root` where they wait."""
-        super().__init__(shared)
-        self._private = private
-        self._root = root
-        self._private_root = private_root
-
-    def _resolve(self, key: str) -> tuple[ObjectStore, str]:
-        if key.startswith(self._root):
-            return self._private, self._private_root + key.removeprefix(self._root)
-        return self._store, key
+class StagedStore(RedirectingStore):
+    """The exchange of a silo that masks: its own updates are kept in its private store."""
 
     def publish(self, key: str, data: bytes) -> bytes:
         """Write an object into the exchange itself, once; the stored bytes."""
@@ -41,10 +27,12 @@ class StagedStore(ForwardingStore):
         return self._store.get(key)
 
 
-def staged_store(store: ObjectStore, private: ObjectStore, assignment: Assignment) -> ObjectStore:
+def open_staged_store(
+    store: ObjectStore, private: ObjectStore, assignment: Assignment
+) -> ObjectStore:
     """The exchange of a silo's assignment, which stages updates where they are masked.
 
-    Refused without a private store: an update would lie unmasked beside its masked form.
+    Refused without a private store: the update would be stored unmasked beside its masked form.
     """
     if assignment.settings.aggregation.secure is None:
         return store
@@ -62,7 +50,7 @@ def staged_store(store: ObjectStore, private: ObjectStore, assignment: Assignmen
     )
 
 
-def masking_keys(environ: Mapping[str, str]) -> list[OpeningKey]:
+def read_masking_keys(environ: Mapping[str, str]) -> list[OpeningKey]:
     """The private keys that a client was given to mask with."""
     which = "the key that masks updates (maskingSecret, or --masking-keys)"
-    return keys_given(environ, ENV_MASKING_KEY, which)
+    return read_keys_from(environ, ENV_MASKING_KEY, which)

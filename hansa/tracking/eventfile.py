@@ -1,7 +1,7 @@
 """TensorBoard's event files: records with checksums, in each a protobuf of a few fields.
 
-The format is that of TensorFlow's `event.proto` and `summary.proto`: frozen for a decade, small
-enough to be written by hand, and so the same figures are the same bytes.
+The format is that of TensorFlow's `event.proto` and `summary.proto`, which have not changed for a
+decade. It is small enough to write here, so that equal figures give equal bytes.
 """
 
 import fcntl
@@ -14,8 +14,6 @@ from typing import Any
 from hansa.core.errors import InputError
 from hansa.core.files import replace_file
 
-Key = tuple[str, int]
-"""Tag and step."""
 _VERSION = "brain.Event:2"
 _HEADER = ("", -1)
 _LENGTH = struct.Struct("<Q")
@@ -24,85 +22,98 @@ _TEXT, _STRING = b"text", 7
 _VARINT, _DOUBLE, _BYTES, _FLOAT = 0, 1, 2, 5
 
 
-def scalar(tag: str, step: int, value: float, time: float) -> bytes:
+def encode_scalar(tag: str, step: int, value: float, time: float) -> bytes:
     """An event with a number; the format has 32 bits for it."""
-    return _event(time, step, _bytes(1, tag.encode()) + _field(2, _FLOAT, struct.pack("<f", value)))
+    return _encode_event(
+        time,
+        step,
+        _encode_bytes(1, tag.encode()) + _encode_field(2, _FLOAT, struct.pack("<f", value)),
+    )
 
 
-def text(tag: str, step: int, words: str, time: float) -> bytes:
+def encode_text(tag: str, step: int, words: str, time: float) -> bytes:
     """An event with a text in Markdown, for TensorBoard's page of texts."""
-    metadata = _bytes(1, _bytes(1, _TEXT))
-    tensor = _field(1, _VARINT, _varint(_STRING)) + _bytes(2, b"") + _bytes(8, words.encode())
-    return _event(time, step, _bytes(1, tag.encode()) + _bytes(8, tensor) + _bytes(9, metadata))
+    metadata = _encode_bytes(1, _encode_bytes(1, _TEXT))
+    tensor = (
+        _encode_field(1, _VARINT, _encode_varint(_STRING))
+        + _encode_bytes(2, b"")
+        + _encode_bytes(8, words.encode())
+    )
+    return _encode_event(
+        time,
+        step,
+        _encode_bytes(1, tag.encode()) + _encode_bytes(8, tensor) + _encode_bytes(9, metadata),
+    )
 
 
-def update(path: Path, events: list[bytes]) -> None:
+def update_file(path: Path, events: list[bytes]) -> None:
     """Make the file hold these events beside its own, each tag and step once.
 
-    New ones are appended, since TensorBoard reads on where it was. Where one has another value
-    than before, the whole file is replaced. Half a record, of a writer that was killed, is cut off.
+    New ones are appended, since TensorBoard continues from its last position. Where one has another
+    value than before, the whole file is replaced. Half a record of a killed writer is cut off.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab+") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             file.seek(0)
-            _merge(path, file, events)
+            _merge_events(path, file, events)
     except BlockingIOError:
         raise InputError(
-            f"--out: got {path.parent}, where another `hansa export` is at work",
+            f"--out: got {path.parent}, where another `hansa export` is running",
             hint="wait for it, or choose another --out",
         ) from None
     except OSError as error:
         raise InputError(f"--out: got {path.parent}: {error.strerror or error}") from None
 
 
-def _merge(path: Path, file: Any, events: list[bytes]) -> None:
+def _merge_events(path: Path, file: Any, events: list[bytes]) -> None:
     content = file.read()
-    records = list(_records(content))
-    whole = sum(len(_frame(data)) for data in records)
-    known = {_key(data): data for data in records}
-    wanted = {_key(data): data for data in [_header(), *events]}
-    if any(key in known and _said(known[key]) != _said(wanted[key]) for key in wanted):
-        replace_file(path, b"".join(map(_frame, {**known, **wanted}.values())))
+    records = list(_read_records(content))
+    whole = sum(len(_frame_record(data)) for data in records)
+    known = {_parse_key(data): data for data in records}
+    wanted = {_parse_key(data): data for data in [_encode_header(), *events]}
+    # The first 9 bytes of an event are its time, which may differ.
+    if any(key in known and known[key][9:] != wanted[key][9:] for key in wanted):
+        replace_file(path, b"".join(map(_frame_record, {**known, **wanted}.values())))
         return
     if whole < len(content):
         file.truncate(whole)
-    file.write(b"".join(_frame(data) for key, data in wanted.items() if key not in known))
+    file.write(b"".join(_frame_record(data) for key, data in wanted.items() if key not in known))
     file.flush()
     os.fsync(file.fileno())
 
 
-def _header() -> bytes:
-    return _field(1, _DOUBLE, struct.pack("<d", 0.0)) + _bytes(3, _VERSION.encode())
-
-
-def _said(event: bytes) -> bytes:
-    """An event without its time, the first field."""
-    return event[9:]
+def _encode_header() -> bytes:
+    return _encode_field(1, _DOUBLE, struct.pack("<d", 0.0)) + _encode_bytes(3, _VERSION.encode())
 
 
 # -- records --------------------------------------------------------------------------------------
 
 
-def _frame(data: bytes) -> bytes:
+def _frame_record(data: bytes) -> bytes:
     length = _LENGTH.pack(len(data))
-    return length + _CHECK.pack(_checksum(length)) + data + _CHECK.pack(_checksum(data))
+    return (
+        length
+        + _CHECK.pack(_compute_checksum(length))
+        + data
+        + _CHECK.pack(_compute_checksum(data))
+    )
 
 
-def _records(content: bytes) -> Iterator[bytes]:
+def _read_records(content: bytes) -> Iterator[bytes]:
     """The whole records at the beginning of a file."""
     place = 0
     while place + 12 <= len(content):
         [length] = _LENGTH.unpack_from(content, place)
         data = content[place + 12 : place + 12 + length]
-        if content[place : place + 16 + length] != _frame(data):
+        if content[place : place + 16 + length] != _frame_record(data):
             return
         yield data
         place += 16 + length
 
 
-def _table() -> list[int]:
+def _build_table() -> list[int]:
     table = []
     for byte in range(256):
         for _ in range(8):
@@ -111,10 +122,10 @@ def _table() -> list[int]:
     return table
 
 
-_CRC32C = _table()
+_CRC32C = _build_table()
 
 
-def _checksum(data: bytes) -> int:
+def _compute_checksum(data: bytes) -> int:
     """CRC-32C, masked as the format wants it."""
     crc = 0xFFFFFFFF
     for byte in data:
@@ -126,20 +137,24 @@ def _checksum(data: bytes) -> int:
 # -- protobuf -------------------------------------------------------------------------------------
 
 
-def _event(time: float, step: int, value: bytes) -> bytes:
-    when = _field(1, _DOUBLE, struct.pack("<d", time))
-    return when + _field(2, _VARINT, _varint(step)) + _bytes(5, _bytes(1, value))
+def _encode_event(time: float, step: int, value: bytes) -> bytes:
+    when = _encode_field(1, _DOUBLE, struct.pack("<d", time))
+    return (
+        when
+        + _encode_field(2, _VARINT, _encode_varint(step))
+        + _encode_bytes(5, _encode_bytes(1, value))
+    )
 
 
-def _field(number: int, kind: int, content: bytes) -> bytes:
-    return _varint(number << 3 | kind) + content
+def _encode_field(number: int, kind: int, content: bytes) -> bytes:
+    return _encode_varint(number << 3 | kind) + content
 
 
-def _bytes(number: int, content: bytes) -> bytes:
-    return _field(number, _BYTES, _varint(len(content)) + content)
+def _encode_bytes(number: int, content: bytes) -> bytes:
+    return _encode_field(number, _BYTES, _encode_varint(len(content)) + content)
 
 
-def _varint(value: int) -> bytes:
+def _encode_varint(value: int) -> bytes:
     parts = bytearray()
     while value > 0x7F:
         parts.append(value & 0x7F | 0x80)
@@ -147,27 +162,27 @@ def _varint(value: int) -> bytes:
     return bytes([*parts, value])
 
 
-def _key(event: bytes) -> Key:
+def _parse_key(event: bytes) -> tuple[str, int]:
     """Tag and step of an event of ours."""
-    fields = _fields(event)
+    fields = _parse_fields(event)
     if 5 not in fields:
         return _HEADER
-    tag = _fields(_fields(fields[5])[1])[1]
+    tag = _parse_fields(_parse_fields(fields[5])[1])[1]
     return str(tag, "utf-8"), fields.get(2, 0)
 
 
-def _fields(message: bytes) -> dict[int, Any]:
+def _parse_fields(message: bytes) -> dict[int, Any]:
     """The fields of a message of ours: none is repeated, and their numbers are small."""
     fields: dict[int, Any] = {}
     place = 0
     while place < len(message):
         number, kind = message[place] >> 3, message[place] & 7
-        value, place = _value(message, place + 1, kind)
+        value, place = _parse_value(message, place + 1, kind)
         fields[number] = value
     return fields
 
 
-def _value(message: bytes, place: int, kind: int) -> tuple[Any, int]:
+def _parse_value(message: bytes, place: int, kind: int) -> tuple[Any, int]:
     if kind in (_DOUBLE, _FLOAT):
         size = 8 if kind == _DOUBLE else 4
         return message[place : place + size], place + size

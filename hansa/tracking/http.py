@@ -1,4 +1,4 @@
-"""JSON over HTTP to a tracker's server, with sentences for what can go wrong."""
+"""JSON over HTTP to a tracker's server, with error messages for its faults."""
 
 import base64
 import os
@@ -33,24 +33,26 @@ class TrackingServer:
         self._url = given.rstrip("/")
         # None: the system's authorities.
         authorities = os.environ.get("MLFLOW_TRACKING_SERVER_CERT_PATH") or None
-        self._http = HttpClient(headers=_authorization(), ca_certs=authorities, largest=LARGEST)
+        self._http = HttpClient(
+            headers=_build_authorization(), ca_certs=authorities, largest=LARGEST
+        )
 
     def get(self, path: str, **query: str) -> dict[str, Any] | None:
         """A document; None where the server has none."""
         answer = self._ask("GET", f"{path}?{urlencode(query)}")
-        return None if answer.status == 404 else self._checked(path, answer)
+        return None if answer.status == 404 else self._check_answer(path, answer)
 
     def post(self, path: str, document: Any, *, may_exist: bool = False) -> dict[str, Any]:
         """What the server answers to a document."""
         answer = self._ask("POST", path, document=document)
         if may_exist and answer.status == 400 and b"RESOURCE_ALREADY_EXISTS" in answer.content:
             return {}
-        return self._checked(path, answer)
+        return self._check_answer(path, answer)
 
     def put(self, path: str, content: bytes) -> None:
         """Store a file."""
         headers = {"Content-Type": "application/octet-stream"}
-        self._checked(path, self._ask("PUT", quote(path), body=content, headers=headers))
+        self._check_answer(path, self._ask("PUT", quote(path), body=content, headers=headers))
 
     def _ask(self, method: str, path: str, **what: Any) -> Response:
         """An answer of any status; a POST that may have arrived is not repeated."""
@@ -67,10 +69,10 @@ class TrackingServer:
                 raise HansaError(f"{self._url}: got {error}") from error
             raise TrackerUnreachable(
                 f"--url: got {self._url}, which does not answer ({error})",
-                hint="the same command goes on where it was; nothing is sent twice",
+                hint="run the same command again: it resumes, and sends nothing twice",
             ) from error
 
-    def _checked(self, path: str, answer: Response) -> dict[str, Any]:
+    def _check_answer(self, path: str, answer: Response) -> dict[str, Any]:
         status = answer.status
         if status in (401, 403):
             raise InputError(
@@ -94,7 +96,7 @@ class TrackingServer:
         return document
 
 
-def _authorization() -> dict[str, str]:
+def _build_authorization() -> dict[str, str]:
     if token := os.environ.get("MLFLOW_TRACKING_TOKEN"):
         return {"Authorization": f"Bearer {token}"}
     user = os.environ.get("MLFLOW_TRACKING_USERNAME")

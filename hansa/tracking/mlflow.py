@@ -1,6 +1,6 @@
 """MLflow by its REST API: a run for the federation, nested ones for the silos, rounds as steps.
 
-MLflow itself brings 87 packages and is imported in seconds; these are eight kinds of request.
+MLflow's own package has 87 dependencies and imports in seconds; eight requests are enough here.
 """
 
 import time
@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from hansa.core.errors import InputError
-from hansa.tracking.base import Destination
+from hansa.tracking.base import Destination, Tracker
 from hansa.tracking.http import TrackingServer
 from hansa.tracking.record import Point, Record, TrackedRun
 
@@ -28,8 +28,8 @@ _ROOT = "/api/2.0/mlflow/"
 _FILES = "/api/2.0/mlflow-artifacts/artifacts"
 
 
-class MLflow:
-    """Keeps what it has sent in memory too, so that following a run asks for nothing twice."""
+class MLflow(Tracker):
+    """Caches what it has sent, so that following a run requests nothing twice."""
 
     def __init__(self, destination: Destination) -> None:
         destination.refuse("out")
@@ -47,21 +47,21 @@ class MLflow:
 
     def _write(self, record: Record) -> None:
         experiment = self._find_experiment()
-        parent = self._open(experiment, record.federation, record, {})
+        parent = self._open_run(experiment, record.federation, record, {})
         nested = {"mlflow.parentRunId": parent.id}
         for run in record.runs:
             is_child = run is not record.federation
-            stored = self._open(experiment, run, record, nested if is_child else {})
+            stored = self._open_run(experiment, run, record, nested if is_child else {})
             stored.write(run)
         for run in reversed(record.runs):  # the parent ends last
             self._runs[run.key].end(record)
 
     def wants_files(self, record: Record) -> bool:
-        """Whether the files of this very record are not there."""
-        return self._runs[record.federation.key].tags.get(TAG_FILES) != record.digest()
+        """Whether the server lacks the files of this record."""
+        return self._runs[record.federation.key].tags.get(TAG_FILES) != record.compute_digest()
 
     def write_files(self, record: Record, files: Mapping[str, Path]) -> None:
-        """Into the artifacts of the federation's run, by way of the server."""
+        """Upload them as artifacts of the federation's run, through the server."""
         run = self._runs[record.federation.key]
         place = urlsplit(run.files)
         if place.scheme != "mlflow-artifacts":
@@ -72,7 +72,7 @@ class MLflow:
             )
         for name, path in sorted(files.items()):
             self._server.put(f"{_FILES}{place.path}/{name}", path.read_bytes())
-        run.set_tags({TAG_FILES: record.digest()})
+        run.set_tags({TAG_FILES: record.compute_digest()})
 
     def _find_experiment(self) -> str:
         name = self._experiment
@@ -88,7 +88,7 @@ class MLflow:
             )
         return str(experiment["experiment_id"])
 
-    def _open(
+    def _open_run(
         self, experiment: str, run: TrackedRun, record: Record, tags: Mapping[str, str]
     ) -> "_Run":
         """The run of an identity: the known one, the server's, or a new one."""
@@ -100,20 +100,20 @@ class MLflow:
                 "max_results": 1,
             }
             stored = self._server.post(_ROOT + "runs/search", asked).get("runs") or [
-                self._create(experiment, run, record, tags)
+                self._create_run(experiment, run, record, tags)
             ]
             self._runs[run.key] = _Run(self._server, stored[0])
         return self._runs[run.key]
 
-    def _create(
+    def _create_run(
         self, experiment: str, run: TrackedRun, record: Record, tags: Mapping[str, str]
     ) -> Any:
-        """With its identity from the first moment on: a kill leaves no run that nobody finds."""
+        """With its identity from the start: after a kill the next export finds it."""
         document = {
             "experiment_id": experiment,
             "run_name": run.name,
-            "start_time": _milliseconds(record.started_at),
-            "tags": _pairs({TAG_RUN: run.key, **tags}),
+            "start_time": _to_milliseconds(record.started_at),
+            "tags": _to_pairs({TAG_RUN: run.key, **tags}),
         }
         return self._server.post(_ROOT + "runs/create", document)["run"]
 
@@ -126,20 +126,18 @@ class _Run:
         info, data = stored["info"], stored.get("data") or {}
         self.id, self.files = str(info["run_id"]), str(info["artifact_uri"])
         self._state = str(info.get("status"))
-        self.tags = _mapping(data.get("tags"))
-        self._parameters = _mapping(data.get("params"))
+        self.tags = _to_mapping(data.get("tags"))
+        self._parameters = _to_mapping(data.get("params"))
         metrics = [str(each["key"]) for each in data.get("metrics") or ()]
-        self._points = {(name, step) for name in metrics for step in self._steps(name)}
+        self._points = {(name, step) for name in metrics for step in self._read_steps(name)}
 
     def write(self, run: TrackedRun) -> None:
         """Send what is not there yet."""
         new = [p for p in run.points if (p.metric, p.step) not in self._points]
-        for part in _parts(new, MOST_METRICS):
-            self._log(metrics=[_metric(point) for point in part])
-            self._points |= {(point.metric, point.step) for point in part}
+        self._log("metrics", [_format_metric(point) for point in new], MOST_METRICS)
+        self._points |= {(point.metric, point.step) for point in new}
         missing = {k: v for k, v in run.parameters.items() if k not in self._parameters}
-        for part in _parts(_pairs(missing), MOST_OTHERS):
-            self._log(params=part)
+        self._log("params", _to_pairs(missing))
         self._parameters |= missing
         # MLflow keeps the first value of a parameter: what became of it is a tag
         changed = {
@@ -148,10 +146,9 @@ class _Run:
         self.set_tags({**{f"hansa.{k}": v for k, v in run.facts.items()}, **changed})
 
     def set_tags(self, tags: Mapping[str, str]) -> None:
-        """Those that differ."""
+        """Send the tags that differ."""
         new = {key: value for key, value in tags.items() if self.tags.get(key) != value}
-        for part in _parts(_pairs(new), MOST_OTHERS):
-            self._log(tags=part)
+        self._log("tags", _to_pairs(new))
         self.tags |= new
 
     def end(self, record: Record) -> None:
@@ -161,14 +158,16 @@ class _Run:
             return
         document: dict[str, Any] = {"run_id": self.id, "status": state}
         if record.ended_at:
-            document["end_time"] = _milliseconds(record.ended_at)
+            document["end_time"] = _to_milliseconds(record.ended_at)
         self._server.post(_ROOT + "runs/update", document)
         self._state = state
 
-    def _log(self, **what: list[dict[str, Any]]) -> None:
-        self._server.post(_ROOT + "runs/log-batch", {"run_id": self.id, **what})
+    def _log(self, what: str, items: list[dict[str, Any]], most: int = MOST_OTHERS) -> None:
+        for start in range(0, len(items), most):
+            batch = {"run_id": self.id, what: items[start : start + most]}
+            self._server.post(_ROOT + "runs/log-batch", batch)
 
-    def _steps(self, metric: str) -> Iterator[int]:
+    def _read_steps(self, metric: str) -> Iterator[int]:
         token = ""
         while True:
             page = self._server.get(
@@ -185,27 +184,22 @@ class _Run:
                 return
 
 
-def _metric(point: Point) -> dict[str, Any]:
+def _format_metric(point: Point) -> dict[str, Any]:
     return {
         "key": point.metric,
         "value": point.value,
         "step": point.step,
-        "timestamp": _milliseconds(point.time),
+        "timestamp": _to_milliseconds(point.time),
     }
 
 
-def _milliseconds(moment: datetime | None) -> int:
+def _to_milliseconds(moment: datetime | None) -> int:
     return round((moment.timestamp() if moment else time.time()) * 1000)
 
 
-def _pairs(values: Mapping[str, str]) -> list[dict[str, Any]]:
+def _to_pairs(values: Mapping[str, str]) -> list[dict[str, Any]]:
     return [{"key": key, "value": value} for key, value in values.items()]
 
 
-def _mapping(pairs: Iterable[Mapping[str, Any]] | None) -> dict[str, str]:
+def _to_mapping(pairs: Iterable[Mapping[str, Any]] | None) -> dict[str, str]:
     return {str(pair["key"]): str(pair.get("value", "")) for pair in pairs or ()}
-
-
-def _parts(items: list[Any], size: int) -> Iterator[list[Any]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]

@@ -1,4 +1,4 @@
-"""What a tracker is given: a run of the federation, one for each silo, and their figures."""
+"""What a tracker gets: a run of the federation, one for each silo, and their figures."""
 
 import hashlib
 from collections.abc import Mapping
@@ -16,11 +16,11 @@ class Point:
     metric: str
     """Name, as success or seconds.train."""
     step: int
-    """Round that it tells of."""
+    """Its round."""
     value: float
     """A finite number."""
     time: datetime | None = None
-    """When the round ended; absent where nobody knows."""
+    """When the round ended, if known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,29 +28,29 @@ class TrackedRun:
     """The federation as a whole, or one silo's part in it."""
 
     key: str
-    """Identity: the same at every export, and no other run has it."""
+    """Unique identity, the same at every export."""
     name: str
-    """What people read."""
+    """Display name."""
     parameters: Mapping[str, str] = field(default_factory=dict)
     """Settings by their path, bounded in number and length, without secrets."""
     facts: Mapping[str, str] = field(default_factory=dict)
-    """What holds now: the next export may replace it."""
+    """Current facts: the next export may replace them."""
     points: tuple[Point, ...] = ()
-    """Figures by metric and round, each pair once; more come, and none is taken back."""
+    """Figures by metric and round, each pair once; later exports only add some."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """All that is exported of a run: numbers and settings, and no text that an episode has."""
+    """All that is exported of a run: numbers and settings, no text of an episode."""
 
     federation: TrackedRun
     """The parent run."""
     silos: tuple[TrackedRun, ...] = ()
     """Its children, sorted by name."""
     state: State = "running"
-    """How far it is."""
+    """Its state."""
     started_at: datetime | None = None
-    """When its first round opened, as far as that is known."""
+    """When its first round opened, if known."""
     ended_at: datetime | None = None
     """When its last round ended; absent while it runs."""
 
@@ -59,6 +59,6 @@ class Record:
         """The parent and its children."""
         return (self.federation, *self.silos)
 
-    def digest(self) -> str:
+    def compute_digest(self) -> str:
         """The same for the same data: what a finished export is marked with."""
         return hashlib.sha256(repr(self).encode()).hexdigest()

@@ -13,10 +13,10 @@ PathPart = str | int
 
 
 @cache
-def flat(model: type[BaseModel]) -> Schema:
+def flatten_schema(model: type[BaseModel]) -> Schema:
     """The model's schema with users' field names and every reference replaced by its target.
 
-    It is made once and shared: read it, never change it.
+    It is cached and shared: do not change it.
     """
     whole = model.model_json_schema(by_alias=True)
     result: Schema = _inline(whole, whole.get("$defs", {}))
@@ -34,25 +34,25 @@ def _inline(node: Any, targets: Schema) -> Any:
         own = {key: value for key, value in node.items() if key != "$ref"}
         return _inline({**target, **own}, targets)
     plain = {key: _inline_key(key, value, targets) for key, value in node.items()}
-    return _without_null(plain)
+    return _drop_null(plain)
 
 
 def _inline_key(key: str, value: Any, targets: Schema) -> Any:
-    if key == "properties":  # a field may be called like a keyword of JSON schema
-        return {name: _without_title(_inline(field, targets)) for name, field in value.items()}
+    if key == "properties":  # a field may have the name of a schema keyword
+        return {name: _drop_title(_inline(field, targets)) for name, field in value.items()}
     if key in ("default", "enum", "required", "$defs"):
         return value
-    return _without_title(_inline(value, targets))
+    return _drop_title(_inline(value, targets))
 
 
-def _without_title(node: Any) -> Any:
+def _drop_title(node: Any) -> Any:
     if isinstance(node, dict) and isinstance(node.get("title"), str):
         return {key: value for key, value in node.items() if key != "title"}
     return node
 
 
-def _without_null(node: Schema) -> Schema:
-    """An optional field is simply absent: neither Kubernetes nor a reader needs its null."""
+def _drop_null(node: Schema) -> Schema:
+    """An optional field without its null: it is absent instead."""
     if "anyOf" not in node:
         return node
     kinds = [kind for kind in node["anyOf"] if kind.get("type") != "null"]
@@ -64,11 +64,11 @@ def _without_null(node: Schema) -> Schema:
     return {**kinds[0], **rest} if len(kinds) == 1 else {**rest, "anyOf": kinds}
 
 
-def at(schema: Schema, path: tuple[PathPart, ...]) -> Schema:
+def find_field(schema: Schema, path: tuple[PathPart, ...]) -> Schema:
     """The node that describes one field; empty where the schema leaves the field free."""
     for part in path:
         if isinstance(part, int):
-            schema = _list_of(schema).get("items", {})
+            schema = _find_list(schema).get("items", {})
         else:
             schema = _field(schema, part)
     return schema
@@ -83,6 +83,6 @@ def _field(schema: Schema, name: str) -> Schema:
     return field
 
 
-def _list_of(schema: Schema) -> Schema:
+def _find_list(schema: Schema) -> Schema:
     kinds = schema.get("anyOf", [schema])
     return next((kind for kind in kinds if kind.get("type") == "array"), {})

@@ -50,15 +50,15 @@ PATTERNS: dict[str, str] = {
 
 _SECRET = re.compile(r"secret|credential|password|token|access.?key|private.?key", re.IGNORECASE)
 _COUNT = re.compile(r"tokens$", re.IGNORECASE)
-"""A number under such a name says how many tokens of text, as training.batchTokens."""
+"""Under such a name a number counts tokens of text, for example training.batchTokens."""
 _USER_INFO = re.compile(r"//[^/@\s]*@")
 _SHOWN = 60
 _LONGEST_PATH = 200
 _MOST_MISFITS = 1000
-"""Pydantic makes all of them or none, a kilobyte each."""
+"""Pydantic builds all errors or none, a kilobyte each."""
 
 
-def path_text(path: tuple[PathPart, ...], whole: str = "the manifest") -> str:
+def format_path(path: tuple[PathPart, ...], whole: str = "the manifest") -> str:
     """The path as users write it: spec.environments[2].options.size; `whole` when it is empty."""
     text = ""
     for part in path:
@@ -66,20 +66,20 @@ def path_text(path: tuple[PathPart, ...], whole: str = "the manifest") -> str:
     return text.removeprefix(".") or whole
 
 
-def first_misfit(error: "ValidationError", whole: str = "the document") -> str:
-    """The first thing that pydantic refused: which field, and why; never the value itself.
+def describe_first_misfit(error: "ValidationError", whole: str = "the document") -> str:
+    """The first error that pydantic reports: which field, and why; never the value itself.
 
-    `whole` names the document where it fits in no field, for example text that is no JSON.
+    `whole` names the document where the error belongs to no field, as text that is not JSON.
     """
     if error.error_count() > _MOST_MISFITS:
         return f"{whole}: got {error.error_count()} things that do not fit"
     detail = error.errors(include_url=False, include_input=False)[0]
     own = detail["type"] == "value_error"  # a sentence of a model of ours
     why = str(detail["ctx"]["error"]) if own else detail["msg"]
-    return f"{path_text(detail['loc'], whole)[:_LONGEST_PATH]}: {why}"
+    return f"{format_path(detail['loc'], whole)[:_LONGEST_PATH]}: {why}"
 
 
-def got(value: Any, path: tuple[PathPart, ...] = ()) -> str:
+def describe_value(value: Any, path: tuple[PathPart, ...] = ()) -> str:
     """The value in a few words; one that could be a secret only by its kind."""
     if value is None:
         return "null"
@@ -107,34 +107,37 @@ def _clip(text: str) -> str:
     return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…"
 
 
-def unknown(path: tuple[PathPart, ...], name: str, known: list[str]) -> str:
-    """A field that nobody reads, and the one that was probably meant."""
+def describe_unknown_field(path: tuple[PathPart, ...], name: str, known: list[str]) -> str:
+    """An unknown field, and the one that was probably meant."""
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     folded = {re.sub(r"[^a-z0-9]", "", field.lower()): field for field in known}
     same = folded.get(re.sub(r"[^a-z0-9]", "", name.lower()))
     meant = same or (near[0] if near else "")
-    remedy = f"did you mean {meant}?" if meant else f"expected one of {', '.join(sorted(known))}"
-    return f"{path_text((*path, name))}: unknown field, {remedy}"
+    choices = f"one of {', '.join(sorted(known))}" if known else "none"
+    remedy = f"did you mean {meant}?" if meant else f"expected {choices}"
+    return f"{format_path((*path, name))}: unknown field, {remedy}"
 
 
-def misfit(path: tuple[PathPart, ...], value: Any, schema: Schema, *, missing: bool = False) -> str:
+def describe_misfit(
+    path: tuple[PathPart, ...], value: Any, schema: Schema, *, missing: bool = False
+) -> str:
     """A value that its schema refuses."""
-    came = "nothing" if missing else _came(value, path, schema)
-    return f"{path_text(path)}: got {came}, expected {expected(schema)}"
+    came = "nothing" if missing else _describe_received(value, path, schema)
+    return f"{format_path(path)}: got {came}, expected {describe_expected(schema)}"
 
 
-def _came(value: Any, path: tuple[PathPart, ...], schema: Schema) -> str:
+def _describe_received(value: Any, path: tuple[PathPart, ...], schema: Schema) -> str:
     if isinstance(value, list) and ("minItems" in schema or "maxItems" in schema):
         return count(len(value), "entry")
     if isinstance(value, str) and len(value) > schema.get("maxLength", len(value)):
         return count(len(value), "character")
-    return got(value, path)
+    return describe_value(value, path)
 
 
-def expected(schema: Schema) -> str:
+def describe_expected(schema: Schema) -> str:
     """What fits, in words."""
     if "anyOf" in schema:
-        return " or ".join(expected(kind) for kind in schema["anyOf"])
+        return " or ".join(describe_expected(kind) for kind in schema["anyOf"])
     if "const" in schema:
         return str(schema["const"])
     if "enum" in schema:
@@ -143,44 +146,40 @@ def expected(schema: Schema) -> str:
     return describe(schema) if describe else "another value"
 
 
-def _number(schema: Schema) -> str:
+_BOUNDS = {
+    "minimum": "at least",
+    "exclusiveMinimum": "above",
+    "maximum": "at most",
+    "exclusiveMaximum": "below",
+}
+
+
+def _describe_number(schema: Schema) -> str:
     kind = "a whole number" if schema["type"] == "integer" else "a number"
     low, high = schema.get("minimum"), schema.get("maximum")
-    above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
     if low is not None and high is not None:
-        return f"{kind} from {_figure(low)} to {_figure(high)}"
+        return f"{kind} from {_format_bound(low)} to {_format_bound(high)}"
     bounds = [
-        f"{word} {_figure(bound)}"
-        for word, bound in (
-            ("at least", low),
-            ("above", above),
-            ("at most", high),
-            ("below", below),
-        )
-        if bound is not None
+        f"{word} {_format_bound(schema[key])}" for key, word in _BOUNDS.items() if key in schema
     ]
     return " ".join([kind, " and ".join(bounds)]).rstrip()
 
 
-def _figure(bound: float) -> str:
+def _format_bound(bound: float) -> str:
     return str(int(bound)) if float(bound).is_integer() else str(bound)
 
 
-def _text(schema: Schema) -> str:
+def _describe_text(schema: Schema) -> str:
     low, high = schema.get("minLength", 0), schema.get("maxLength")
     if "pattern" in schema:
         words = PATTERNS.get(schema["pattern"], "text of another form")
-        return f"{words} ({_at_most(high)})" if high and high <= 63 else words
+        return f"{words} (at most {high} characters)" if high and high <= 63 else words
     if high is None:
         return "text"
     return f"text of {low} to {high} characters"
 
 
-def _at_most(high: int) -> str:
-    return f"at most {high} characters"
-
-
-def _list(schema: Schema) -> str:
+def _describe_list(schema: Schema) -> str:
     if "minItems" in schema and "maxItems" in schema:
         return f"a list of {schema['minItems']} to {schema['maxItems']} entries"
     if "maxItems" in schema:
@@ -188,16 +187,16 @@ def _list(schema: Schema) -> str:
     return "a list"
 
 
-def _mapping(schema: Schema) -> str:
+def _describe_mapping(schema: Schema) -> str:
     names = list(schema.get("required", [])) or list(schema.get("properties", {}))
     return f"a mapping with {', '.join(names[:4])}" if names else "a mapping"
 
 
 _KINDS: dict[str, Callable[[Schema], str]] = {
-    "integer": _number,
-    "number": _number,
-    "string": _text,
-    "array": _list,
-    "object": _mapping,
+    "integer": _describe_number,
+    "number": _describe_number,
+    "string": _describe_text,
+    "array": _describe_list,
+    "object": _describe_mapping,
     "boolean": lambda _: "true or false",
 }

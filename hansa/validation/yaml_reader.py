@@ -1,7 +1,7 @@
 """YAML text to plain JSON data, safe against hostile files and precise about the line.
 
-Nothing is built before the stream of events has been measured: an alias that stands for a million
-nodes, a loop, or ten thousand brackets are refused while they are still a few bytes.
+The stream of events is measured before any object is built: an alias that expands to a million
+nodes, a loop, or ten thousand nested brackets are refused early.
 """
 
 import math
@@ -37,7 +37,7 @@ _Loader.add_implicit_resolver(f"{_TAG}float", _FLOAT, list("-+0123456789."))
 
 @dataclass
 class _Measure:
-    """How large the document is once every alias stands for its anchor."""
+    """Size of the document with every alias expanded."""
 
     open: list[tuple[str, int]] = field(default_factory=list)
     """Anchor and size so far of each collection that is not closed yet."""
@@ -51,11 +51,11 @@ def parse(text: str, where: str) -> list[Any]:
         _measure(text, where)
         loader = _Loader(text)
         try:
-            return list(_documents(loader, where))
+            return list(_construct_documents(loader, where))
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
-        raise InputError(f"{where}: {_sentence(error)}") from None
+        raise InputError(f"{where}: {_describe_error(error)}") from None
     except yaml.reader.ReaderError as error:
         raise InputError(
             f"{where}: got the character {error.character!r} at position {error.position}, "
@@ -65,7 +65,7 @@ def parse(text: str, where: str) -> list[Any]:
         raise InputError(f"{where}: got YAML that cannot be read ({shorten(error, 120)})") from None
 
 
-def _documents(loader: Any, where: str) -> Iterator[Any]:
+def _construct_documents(loader: Any, where: str) -> Iterator[Any]:
     while loader.check_node():
         node = loader.get_node()
         _check_nodes(node, where)
@@ -74,7 +74,7 @@ def _documents(loader: Any, where: str) -> Iterator[Any]:
             yield data
 
 
-def _sentence(error: yaml.MarkedYAMLError) -> str:
+def _describe_error(error: yaml.MarkedYAMLError) -> str:
     mark = error.problem_mark or error.context_mark
     at = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
     context = f" {error.context}" if error.context else ""
@@ -113,7 +113,7 @@ def _count(event: Any, measure: _Measure, at: str) -> None:
             measure.sizes[event.anchor] = 1
         _add(measure, 1, at)
     elif isinstance(event, yaml.CollectionStartEvent):
-        # An anchor may be used again: inside the new one, the old meaning is gone.
+        # An anchor may be redefined: inside the new node, the old one is gone.
         measure.sizes.pop(event.anchor or "", None)
         measure.open.append((event.anchor or "", 0))
         _add(measure, 1, at)
@@ -145,7 +145,7 @@ def _close(measure: _Measure) -> None:
 
 
 def _check_nodes(root: Any, where: str) -> None:
-    """Refuse what has no place in JSON, before the loader hides where it stood."""
+    """Refuse what JSON cannot hold, while the line numbers are still known."""
     waiting, done = [root], set()
     while waiting:
         node = waiting.pop()

@@ -7,7 +7,7 @@ from dataclasses import fields
 from hansa.core.errors import HansaError
 from hansa.core.exits import Exit
 from hansa_operator import podtemplate
-from hansa_operator.settings import KINDS, Settings, flag, parse, variable
+from hansa_operator.settings import KINDS, Settings, name_flag, name_variable, parse_settings
 
 
 def main() -> None:
@@ -16,11 +16,11 @@ def main() -> None:
         print(usage())
         return
     try:
-        settings = parse(os.environ, sys.argv[1:])
-        refused = podtemplate.settings_refusals(settings)
+        settings = parse_settings(os.environ, sys.argv[1:])
+        refused = podtemplate.check_templates(settings)
         if refused:
             raise HansaError("; ".join(refusal.sentence for refusal in refused))
-        from hansa_operator.operate import operate  # imports kopf, which takes its time
+        from hansa_operator.operate import operate  # imports kopf, which is slow
 
         code = operate(settings)
     except HansaError as error:
@@ -38,7 +38,7 @@ def usage() -> str:
     for each in fields(Settings):
         shown = getattr(defaults, each.name)
         given = f" (default: {shown})" if shown not in ("", (), {}) else ""
-        lines.append(f"  {flag(each.name)}, {variable(each.name)}{given}")
+        lines.append(f"  {name_flag(each.name)}, {name_variable(each.name)}{given}")
         lines.append(f"      {KINDS[each.name].fits}")
     return "\n".join(lines)
 

@@ -1,15 +1,14 @@
-"""The Jobs and Pods of an object: seen through the index, made and deleted through the API."""
+"""The Jobs and Pods of an object: read from the index, created and deleted through the API."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from hansa.api.jobs import ObservedJob
 from hansa.kubernetes import paths
 from hansa.kubernetes.client import ApiError, Data, Kube
 from hansa_operator import observe
-from hansa_operator.index import Family, Index, Key, selector
+from hansa_operator.index import Family, Index, Key, build_selector, get_uid
 from hansa_operator.settings import Settings
 
 PATIENCE_SECONDS = 5.0
@@ -26,7 +25,7 @@ class ObservedChildren(NamedTuple):
     lingering: list[str]
     """Jobs that count as failed although Kubernetes still tries to run them."""
     is_doubtful: bool
-    """Whether a Job has ended and its Pod's last word was not seen: the watch may be behind."""
+    """Whether a Job has ended and its Pod's final state was not seen: the watch may be behind."""
 
 
 class Problem(NamedTuple):
@@ -38,7 +37,7 @@ class Problem(NamedTuple):
 
 @dataclass
 class _Notes:
-    """What was learned from the API about objects, by UID."""
+    """What the API has shown of objects, by UID."""
 
     certain: set[str] = field(default_factory=set)
     """Jobs that had ended when the Pods were read: what those do not say is lost."""
@@ -48,7 +47,7 @@ class _Notes:
     def keep(self, present: set[str]) -> None:
         """Objects that are gone need no notes."""
         self.certain &= present
-        self.events = {uid: read for uid, read in self.events.items() if uid in present}
+        self.events = {known: read for known, read in self.events.items() if known in present}
 
 
 class Children:
@@ -62,12 +61,16 @@ class Children:
 
     def refresh(self, key: Key) -> None:
         """Read all Jobs and Pods of an object from the API: what they show is certain."""
-        jobs = self._kube.list(paths.jobs(key.namespace), labelSelector=selector(key))["items"]
-        pods = self._kube.list(paths.pods(key.namespace), labelSelector=selector(key))["items"]
+        jobs = self._kube.list(paths.jobs(key.namespace), labelSelector=build_selector(key))[
+            "items"
+        ]
+        pods = self._kube.list(paths.pods(key.namespace), labelSelector=build_selector(key))[
+            "items"
+        ]
         self._index.replace(key, "jobs", jobs)
         self._index.replace(key, "pods", pods)
         self._notes.setdefault(key, _Notes()).certain |= {
-            _uid(job) for job in jobs if observe.has_ended(job)
+            get_uid(job) for job in jobs if observe.has_ended(job)
         }
 
     def forget(self, key: Key) -> None:
@@ -76,22 +79,22 @@ class Children:
 
     def observe(self, key: Key, family: Family, now: datetime) -> ObservedChildren:
         """The Jobs of this very object, not those of an earlier one of its name."""
-        owner, notes = _uid(family.owner or {}), self._notes.setdefault(key, _Notes())
-        jobs = [job for job in family.jobs.values() if observe.controller(job) == owner]
+        owner, notes = get_uid(family.owner), self._notes.setdefault(key, _Notes())
+        jobs = [job for job in family.jobs.values() if observe.find_controller(job) == owner]
         pods = list(family.pods.values())
-        notes.keep({_uid(thing) for thing in (*jobs, *pods)})
+        notes.keep({get_uid(thing) for thing in (*jobs, *pods)})
         events = self._events(notes, jobs, pods, now)
         observed = observe.observe_all(
             jobs, pods, events, cluster_autoscaler=self._settings.cluster_autoscaler
         )
         bodies = {job["metadata"]["name"]: job for job in jobs}
-        lingering = [job.name for job in observed if observe.lingers(bodies[job.name], job)]
+        lingering = [job.name for job in observed if observe.is_lingering(bodies[job.name], job)]
         silent = [bodies[job.name] for job in observed if job.report is None]
-        unsure = {_uid(job) for job in silent if observe.has_ended(job)} - notes.certain
+        unsure = {get_uid(job) for job in silent if observe.has_ended(job)} - notes.certain
         return ObservedChildren(observed, lingering, bool(unsure))
 
     def create(self, manifest: Data) -> Problem | None:
-        """Make a Job; one that is there already is as good, if it is this object's."""
+        """Create a Job; an existing one of that name will do if this object owns it."""
         namespace, name = manifest["metadata"]["namespace"], manifest["metadata"]["name"]
         try:
             self._index.see("jobs", self._kube.create(paths.jobs(namespace), manifest))
@@ -106,8 +109,8 @@ class Children:
         return None
 
     def _adopt(self, namespace: str, name: str, manifest: Data) -> Problem | None:
-        for there in named(self._kube, paths.jobs(namespace), name):
-            if observe.controller(there) == observe.controller(manifest):
+        for there in list_named(self._kube, paths.jobs(namespace), name):
+            if observe.find_controller(there) == observe.find_controller(manifest):
                 self._index.see("jobs", there)
                 return None
         return Problem(f"Job {name} belongs to another object and must go first", may_pass=True)
@@ -117,7 +120,7 @@ class Children:
         job = self._index.get(key).jobs.get(name)
         if job is None or job["metadata"].get("deletionTimestamp"):
             return
-        options = {"propagationPolicy": "Background", "preconditions": {"uid": _uid(job)}}
+        options = {"propagationPolicy": "Background", "preconditions": {"uid": get_uid(job)}}
         try:
             self._kube.delete(paths.jobs(key.namespace, name), options)
         except ApiError as error:
@@ -130,22 +133,18 @@ class Children:
     ) -> list[Data]:
         """Events of whatever has been prepared for too long: nothing else says what is missing."""
         events: list[Data] = []
-        for thing in observe.stuck(jobs, pods, now, PATIENCE_SECONDS):
-            read = notes.events.get(_uid(thing))
+        for thing in observe.list_stuck(jobs, pods, now, PATIENCE_SECONDS):
+            read = notes.events.get(get_uid(thing))
             if read is None or (now - read[0]).total_seconds() >= ASK_SECONDS:
                 path = paths.events(thing["metadata"]["namespace"])
-                chosen = f"involvedObject.uid={_uid(thing)}"
+                chosen = f"involvedObject.uid={get_uid(thing)}"
                 read = (now, self._kube.list(path, fieldSelector=chosen)["items"])
-                notes.events[_uid(thing)] = read
+                notes.events[get_uid(thing)] = read
             events += read[1]
         return events
 
 
-def named(kube: Kube, collection: str, name: str) -> list[Data]:
+def list_named(kube: Kube, collection: str, name: str) -> list[Data]:
     """The object of that name, or nothing; by a list, since that right is needed anyway."""
     items: list[Data] = kube.list(collection, fieldSelector=f"metadata.name={name}")["items"]
     return items
-
-
-def _uid(thing: Mapping[str, Any]) -> str:
-    return str((thing.get("metadata") or {}).get("uid") or "")

@@ -1,4 +1,4 @@
-"""The watches: kopf shows objects, Jobs and Pods, and each event asks for one pass.
+"""The watches: kopf delivers events of objects, Jobs and Pods; each asks for one pass.
 
 Only raw events are used: kopf's other handlers write annotations and finalizers, and a finalizer
 would keep objects from being deleted once the operator is uninstalled.
@@ -10,7 +10,7 @@ from typing import Any
 import kopf
 
 from hansa.api import constants
-from hansa_operator.index import Index
+from hansa_operator.index import Index, Kind
 from hansa_operator.jobs import MANAGED
 from hansa_operator.kinds import KINDS, ObjectKind
 from hansa_operator.workqueue import WorkQueue
@@ -67,22 +67,22 @@ def register(registry: kopf.OperatorRegistry, index: Index, queue: WorkQueue) ->
     """Connect the watches with the queue; kopf would call plain functions in other threads."""
 
     for kind in KINDS.values():
-        _register(registry, index, queue, kind)
+        _register_owner(registry, index, queue, kind)
+    _register_children(registry, index, queue, "jobs", "batch")
+    _register_children(registry, index, queue, "pods", "")
 
-    @kopf.on.event("batch", "v1", "jobs", registry=registry)
-    async def job_changed(event: Any, **_: Any) -> None:
+
+def _register_children(
+    registry: kopf.OperatorRegistry, index: Index, queue: WorkQueue, kind: Kind, group: str
+) -> None:
+    @kopf.on.event(group, "v1", kind, registry=registry, id=kind)
+    async def child_changed(event: Any, **_: Any) -> None:
         note = index.forget if event["type"] == DELETED else index.see
-        if key := note("jobs", dict(event["object"])):
+        if key := note(kind, dict(event["object"])):
             queue.add(key, COALESCE_SECONDS)
 
-    @kopf.on.event("", "v1", "pods", registry=registry)
-    async def pod_changed(event: Any, **_: Any) -> None:
-        note = index.forget if event["type"] == DELETED else index.see
-        if key := note("pods", dict(event["object"])):
-            queue.add(key, COALESCE_SECONDS)
 
-
-def _register(
+def _register_owner(
     registry: kopf.OperatorRegistry, index: Index, queue: WorkQueue, kind: ObjectKind
 ) -> None:
     @kopf.on.event(

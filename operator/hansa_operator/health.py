@@ -1,4 +1,4 @@
-"""Health checks and metrics over HTTP: whether the operator still does its work, and how."""
+"""Health checks and metrics of the operator over HTTP."""
 
 import threading
 import time
@@ -8,14 +8,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from hansa.core.errors import InputError
-from hansa_operator.settings import variable
+from hansa_operator.settings import name_variable
 
 STUCK_SECONDS = 120.0
 """A pass that is due and not begun for so long, or a stalled loop: time for a restart."""
 
 
 class Health:
-    """Signs of life, written by the operator's loop and judged when somebody asks."""
+    """Liveness, noted by the operator's loop and judged on request."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
@@ -30,14 +30,14 @@ class Health:
         """The event loop turns."""
         self._beat = self._monotonic()
 
-    def passed(self) -> None:
+    def note_pass(self) -> None:
         """A pass over a federation has ended, well or not: a restart fixes no API server."""
         self._passed = self._monotonic()
 
     def expect_passes(self, within_seconds: float, overdue: Callable[[], float]) -> None:
-        """From now on a pass must end this often, and none may be due for long."""
+        """From now on a pass must end this often, and none may be overdue."""
         self._passes_within, self._overdue = within_seconds, overdue
-        self.passed()
+        self.note_pass()
 
     def problem(self) -> str:
         """Why the operator should be restarted; nothing while it lives."""
@@ -88,7 +88,7 @@ def serve(port: int, health: Health, exposition: Callable[[], bytes]) -> Threadi
         server = ThreadingHTTPServer(("", port), HealthHandler)
     except OSError as error:
         raise InputError(
-            f"{variable('metrics_port')}: got {port} ({error.strerror}), expected a free port"
+            f"{name_variable('metrics_port')}: got {port} ({error.strerror}), expected a free port"
         ) from None
     threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
     return server

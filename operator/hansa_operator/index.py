@@ -10,10 +10,10 @@ from threading import Lock
 from typing import Any, Literal, NamedTuple
 
 from hansa.api import constants
+from hansa.kubernetes.client import Data
 from hansa_operator.kinds import KINDS
 from hansa_operator.podstate import CONSENT_VOLUME
 
-Data = dict[str, Any]
 Kind = Literal["jobs", "pods"]
 
 
@@ -44,7 +44,7 @@ class Index:
         self._families: dict[Key, Family] = {}
         self._lock = Lock()
 
-    def owners(self) -> list[Key]:
+    def list_owners(self) -> list[Key]:
         """Every object that is there."""
         with self._lock:
             return [key for key, family in self._families.items() if family.owner]
@@ -69,14 +69,14 @@ class Index:
         key = Key(thing["metadata"]["namespace"], thing["metadata"]["name"], kind)
         with self._lock:
             family = self._families.get(key)
-            if family and _uid(family.owner) in ("", _uid(thing)):
+            if family and get_uid(family.owner) in ("", get_uid(thing)):
                 family.owner = None
                 self._drop_if_empty(key, family)
         return key
 
     def see(self, kind: Kind, thing: Data) -> Key | None:
         """Take note of a Job or Pod; its label says whose it is."""
-        key = owner_key(thing)
+        key = find_owner_key(thing)
         if key is None:
             return None
         name = thing["metadata"]["name"]
@@ -88,14 +88,14 @@ class Index:
 
     def forget(self, kind: Kind, thing: Data) -> Key | None:
         """A Job or Pod is gone; one of the same name that came after it stays."""
-        key = owner_key(thing)
+        key = find_owner_key(thing)
         if key is None:
             return None
         with self._lock:
             family = self._families.get(key)
             known = getattr(family, kind) if family else {}
             name = thing["metadata"]["name"]
-            if _uid(known.get(name)) == _uid(thing):
+            if get_uid(known.get(name)) == get_uid(thing):
                 del known[name]
             if family:
                 self._drop_if_empty(key, family)
@@ -114,7 +114,7 @@ class Index:
             self._families.pop(key, None)
 
 
-def owner_key(thing: Mapping[str, Any]) -> Key | None:
+def find_owner_key(thing: Mapping[str, Any]) -> Key | None:
     """The object that a Job or Pod is labelled with."""
     metadata = thing.get("metadata") or {}
     labels = metadata.get("labels") or {}
@@ -122,7 +122,7 @@ def owner_key(thing: Mapping[str, Any]) -> Key | None:
     return next((Key(metadata["namespace"], name, kind) for kind, name in named if name), None)
 
 
-def selector(key: Key) -> str:
+def build_selector(key: Key) -> str:
     """Selects what belongs to one object."""
     return f"{KINDS[key.kind].label}={key.name}"
 
@@ -153,14 +153,8 @@ def slim_pod(thing: Data) -> Data:
 
 SLIM = {"jobs": slim_job, "pods": slim_pod}
 _KEPT = (
-    "name",
-    "namespace",
-    "uid",
-    "resourceVersion",
-    "labels",
-    "ownerReferences",
-    "creationTimestamp",
-    "deletionTimestamp",
+    *("name", "namespace", "uid", "resourceVersion", "labels", "ownerReferences"),
+    *("creationTimestamp", "deletionTimestamp"),
 )
 
 
@@ -169,13 +163,14 @@ def _slim_metadata(thing: Data, *more: str) -> Data:
     return {name: metadata[name] for name in (*_KEPT, *more) if name in metadata}
 
 
-def _uid(thing: Data | None) -> str:
+def get_uid(thing: Data | None) -> str:
+    """UID of an object; empty where there is none."""
     return str(((thing or {}).get("metadata") or {}).get("uid") or "")
 
 
 def _is_older(thing: Data, known: Data | None) -> bool:
     """Whether `known` is a later state of the same object: an answer may overtake the watch."""
-    if known is None or _uid(known) != _uid(thing):
+    if known is None or get_uid(known) != get_uid(thing):
         return False
     try:
         return _version(thing) < _version(known)

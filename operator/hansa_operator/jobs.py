@@ -1,7 +1,8 @@
 """Jobs of a plan as Kubernetes objects: a pure builder, so that a golden file can show each one."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from hansa.api import constants
@@ -15,44 +16,28 @@ from hansa.api.assignment import (
 )
 from hansa.api.endpoint import ENV_API_KEY
 from hansa.api.jobs import JobRequest
-from hansa.api.silo_assignment import SiloWork
+from hansa.api.silo_assignment import SiloClientAssignment
 from hansa.api.spec import Participation
 from hansa.api.status import Federation
 from hansa.core.errors import PermanentError
 from hansa.core.exits import Exit
 from hansa.core.logs import ENV_LOG, EXPERIENCE
+from hansa.kubernetes.client import Data
 from hansa.kubernetes.pod_policy import consent
-from hansa.kubernetes.pod_policy.refusals import (
-    CLIENT,
-    credentials_secret,
-    endpoint_secret,
-    experience_secret,
-    stops,
-    too_long,
-)
+from hansa.kubernetes.pod_policy.party_secrets import find_party_secrets
+from hansa.kubernetes.pod_policy.refusals import CLIENT, check_length, select_violations
 from hansa.kubernetes.pod_policy.shapes import PodViolation
 from hansa.members.courier import LONGEST_SECONDS
 from hansa_operator import kinds
 from hansa_operator.kinds import Thing
 from hansa_operator.podstate import CONSENT_VOLUME
-from hansa_operator.podtemplate import SERVER, merge, refusals
-from hansa_operator.secretfiles import files
+from hansa_operator.podtemplate import SERVER, list_violations, merge
+from hansa_operator.secretfiles import SecretFile, list_files
 from hansa_operator.settings import Settings
 
-CONTAINERS = {
-    "client": CLIENT,
-    "evaluate": CLIENT,
-    "aggregator": SERVER,
-    "courier": SERVER,
-}
-COMMANDS = {
-    "client": ["hansa-client"],
-    "evaluate": ["hansa-client"],
-    "aggregator": ["hansa-server"],
-    "courier": ["hansa-courier"],
-}
+CONTAINERS = {"client": CLIENT, "evaluate": CLIENT, "aggregator": SERVER, "courier": SERVER}
 SERVER_PLACES = ("spec.storage", "spec.exchange", "spec.signingSecret")
-"""Fields that Jobs of the server's image are made from: what is wrong elsewhere is no matter."""
+"""Fields that Jobs of the server's image use; refusals elsewhere do not concern them."""
 MANAGED_BY, OPERATOR = "app.kubernetes.io/managed-by", "hansa-operator"
 MANAGED = f"{MANAGED_BY}={OPERATOR}"
 """Selects the Jobs and Pods of every object."""
@@ -65,8 +50,6 @@ CACHE_VOLUME = "model-cache"
 CACHE_FOLDER = "/var/cache/hansa"
 CACHE_GROUP = 65532
 
-Data = dict[str, Any]
-
 
 class JobRefused(PermanentError):
     """No Job can be made from the object as it is; its refusals say why."""
@@ -76,66 +59,91 @@ class JobRefused(PermanentError):
         self.refusals = refusals
 
 
-FINAL = (
-    *(Exit.PERMANENT, Exit.REFUSED, Exit.UNTRUSTED),
-    *(Exit.PLUGIN_MISSING, Exit.BUDGET_SPENT),
-)
+FINAL = (Exit.PERMANENT, Exit.REFUSED, Exit.UNTRUSTED, Exit.PLUGIN_MISSING, Exit.BUDGET_SPENT)
 """Exits by which Kubernetes itself ends a Job: no other Pod would end otherwise."""
 
 
-def build(request: JobRequest, thing: Thing, settings: Settings) -> Data:
+@dataclass(frozen=True)
+class _JobDraft:
+    """What a Job is built from."""
+
+    request: JobRequest
+    thing: Thing
+    settings: Settings
+
+    @cached_property
+    def container(self) -> str:
+        return CONTAINERS[self.request.role]
+
+    @cached_property
+    def federation(self) -> Federation:
+        return kinds.find_kind(self.thing).as_federation(self.thing)
+
+    @cached_property
+    def files(self) -> list[SecretFile]:
+        return list_files(self.request, self.federation.spec)
+
+    @cached_property
+    def consents(self) -> list[str]:
+        """Secrets whose consent the kubelet has to find before it starts anything."""
+        if self.settings.secret_consent == "off":  # noqa: S105  # no password
+            return []
+        signs = self.request.role == "courier"
+        return consent.list_secrets(self.federation.spec, self.request.environment, signs=signs)
+
+
+def build_manifest(request: JobRequest, thing: Thing, settings: Settings) -> Data:
     """The batch/v1 Job of a request; JobRefused when its Pod template or assignment cannot be.
 
     Pod templates are not frozen with the round: a new attempt uses the newest, so that raising
     a memory limit fixes the open round. Jobs that exist are never changed.
     """
-    refused = stops(refusals(thing, settings), request.environment)
-    if CONTAINERS[request.role] == SERVER:
+    draft = _JobDraft(request, thing, settings)
+    refused = select_violations(list_violations(thing, settings), request.environment)
+    if draft.container == SERVER:
         refused = [refusal for refusal in refused if refusal.path.startswith(SERVER_PLACES)]
     if refused:
         raise JobRefused(refused)
-    federation = kinds.of(thing).as_federation(thing)
-    labels = _labels(request, thing)
-    queue = _queue(request, federation)
+    labels = _build_labels(request, thing)
+    queue = _find_queue(request, draft.federation)
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {
             "name": request.name,
-            "namespace": federation.metadata.namespace,
+            "namespace": thing.metadata.namespace,
             "labels": {**labels, **({QUEUE_LABEL: queue} if queue else {})},
-            "ownerReferences": [_owner(thing)],
+            "ownerReferences": [_build_owner_reference(thing)],
         },
         "spec": {
             **({"suspend": True} if queue else {}),
             "completions": 1,
             "parallelism": 1,
             "backoffLimit": 0,
-            "activeDeadlineSeconds": _deadline_seconds(request, federation),
+            "activeDeadlineSeconds": _deadline_seconds(request, draft.federation),
             "podReplacementPolicy": "Failed",
-            "podFailurePolicy": _failure_policy(CONTAINERS[request.role]),
-            "template": _template(request, thing, settings, labels),
+            "podFailurePolicy": _failure_policy(draft.container),
+            "template": _build_template(draft, labels),
         },
     }
 
 
-def _labels(request: JobRequest, thing: Thing) -> dict[str, str]:
+def _build_labels(request: JobRequest, thing: Thing) -> dict[str, str]:
     labels = {
         "app.kubernetes.io/name": "hansa",
         "app.kubernetes.io/component": CONTAINERS[request.role],
         MANAGED_BY: OPERATOR,
-        kinds.of(thing).label: thing.metadata.name,
+        kinds.find_kind(thing).label: thing.metadata.name,
         constants.LABEL_ROLE: request.role,
         constants.LABEL_ROUND: str(request.round),
         constants.LABEL_ATTEMPT: str(request.attempt),
     }
-    return {
-        **labels,
-        **({constants.LABEL_ENVIRONMENT: request.environment} if request.environment else {}),
-    }
+    if request.environment:
+        labels[constants.LABEL_ENVIRONMENT] = request.environment
+    return labels
 
 
-def _owner(thing: Thing) -> Data:
+def _build_owner_reference(thing: Thing) -> Data:
     """Children go with their object; they never hold it back (blockOwnerDeletion)."""
     return {
         "apiVersion": constants.API_VERSION,
@@ -147,16 +155,16 @@ def _owner(thing: Thing) -> Data:
     }
 
 
-def _queue(request: JobRequest, federation: Federation) -> str:
+def _find_queue(request: JobRequest, federation: Federation) -> str:
     if not request.environment:
         return ""
     return federation.spec.environment(request.environment).queue_name or ""
 
 
 def _deadline_seconds(request: JobRequest, federation: Federation) -> int:
-    """A last resort for Jobs that no operator looks after any more.
+    """A last resort for Jobs without a running operator.
 
-    Both waits together: the plan's own clocks, which start later, always run out first.
+    It is the sum of both timeouts: the plan's own, which start later, always run out first.
     """
     current = federation.status.current
     rules: Participation = federation.spec.participation
@@ -182,31 +190,27 @@ def _failure_policy(container: str) -> Data:
 # -- the Pod --------------------------------------------------------------------------------------
 
 
-def _template(
-    request: JobRequest, thing: Thing, settings: Settings, labels: dict[str, str]
-) -> Data:
-    container, federation = CONTAINERS[request.role], kinds.of(thing).as_federation(thing)
-    base: Data = {"spec": _pod(request, thing, settings)}
+def _build_template(draft: _JobDraft, labels: dict[str, str]) -> Data:
+    settings, spec = draft.settings, draft.federation.spec
     layers: list[Mapping[str, Any]] = [settings.server_pod_template]
-    if container == CLIENT:
-        own = federation.spec.environment(request.environment).pod_template
-        layers = [settings.client_pod_template, federation.spec.pod_template, own]
-    merged = merge(base, layers)
+    if draft.container == CLIENT:
+        own = spec.environment(draft.request.environment).pod_template
+        layers = [settings.client_pod_template, spec.pod_template, own]
+    merged = merge({"spec": _build_pod(draft)}, layers)
     metadata = merged.get("metadata", {})
     metadata = {**metadata, "labels": {**metadata.get("labels", {}), **labels}}
-    return {"metadata": metadata, "spec": _finished(merged["spec"], container)}
+    return {"metadata": metadata, "spec": _finish(merged["spec"], draft.container)}
 
 
-def _pod(request: JobRequest, thing: Thing, settings: Settings) -> Data:
-    container, federation = CONTAINERS[request.role], kinds.of(thing).as_federation(thing)
+def _build_pod(draft: _JobDraft) -> Data:
     volumes: list[Data] = [{"name": SCRATCH_VOLUME, "emptyDir": {}}]
     security: Data = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
-    volumes += [each.source() for each in files(request, federation.spec)]
-    consents = _consents(request, federation, settings)
-    if consents:
-        volumes.append(_consent_volume(consents, kinds.of(thing).consent(thing, request)))
-    if settings.model_cache_claim and container == CLIENT:
-        claim = {"claimName": settings.model_cache_claim}
+    volumes += [each.source() for each in draft.files]
+    if draft.consents:
+        key = kinds.find_kind(draft.thing).consent(draft.thing, draft.request)
+        volumes.append(_consent_volume(draft.consents, key))
+    if draft.settings.model_cache_claim and draft.container == CLIENT:
+        claim = {"claimName": draft.settings.model_cache_claim}
         volumes.append({"name": CACHE_VOLUME, "persistentVolumeClaim": claim})
         security |= {"fsGroup": CACHE_GROUP, "fsGroupChangePolicy": "OnRootMismatch"}
     return {
@@ -214,24 +218,25 @@ def _pod(request: JobRequest, thing: Thing, settings: Settings) -> Data:
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "securityContext": security,
-        "containers": [_container(request, thing, settings)],
+        "containers": [_build_container(draft)],
         "volumes": volumes,
     }
 
 
-def _container(request: JobRequest, thing: Thing, settings: Settings) -> Data:
-    container, federation = CONTAINERS[request.role], kinds.of(thing).as_federation(thing)
+def _build_container(draft: _JobDraft) -> Data:
+    settings = draft.settings
+    program = "courier" if draft.request.role == "courier" else draft.container
     mounts: list[Data] = [{"name": SCRATCH_VOLUME, "mountPath": SCRATCH}]
-    mounts += [each.mount() for each in files(request, federation.spec)]
-    if _consents(request, federation, settings):
-        # Unmounted volumes are none of the kubelet's business: it would not look for the keys.
+    mounts += [each.mount() for each in draft.files]
+    if draft.consents:
+        # The kubelet ignores volumes that no container mounts: it would not look for the keys.
         mounts.append({"name": CONSENT_VOLUME, "mountPath": CONSENT_FOLDER, "readOnly": True})
     return {
-        "name": container,
-        "image": settings.client_image if container == CLIENT else settings.server_image,
+        "name": draft.container,
+        "image": settings.client_image if draft.container == CLIENT else settings.server_image,
         "imagePullPolicy": settings.image_pull_policy,
-        "command": COMMANDS[request.role],
-        "env": _variables(request, thing, settings),
+        "command": [f"hansa-{program}"],
+        "env": _build_variables(draft),
         "securityContext": {"readOnlyRootFilesystem": True},
         "volumeMounts": mounts,
         "terminationMessagePath": TERMINATION_LOG,
@@ -240,11 +245,11 @@ def _container(request: JobRequest, thing: Thing, settings: Settings) -> Data:
     }
 
 
-def _variables(request: JobRequest, thing: Thing, settings: Settings) -> list[Data]:
-    federation = kinds.of(thing).as_federation(thing)
-    variable = ENV_ORDER if isinstance(request.assignment, SiloWork) else ENV_ASSIGNMENT
+def _build_variables(draft: _JobDraft) -> list[Data]:
+    request, settings = draft.request, draft.settings
+    variable = ENV_ORDER if isinstance(request.assignment, SiloClientAssignment) else ENV_ASSIGNMENT
     variables: list[Data] = [
-        {"name": variable, "value": _assignment(request, thing)},
+        {"name": variable, "value": _encode_assignment(draft)},
         {"name": "HOME", "value": SCRATCH},
         {"name": "USER", "value": "hansa"},  # some libraries ask who runs them; no passwd knows
     ]
@@ -252,49 +257,40 @@ def _variables(request: JobRequest, thing: Thing, settings: Settings) -> list[Da
         variables.append({"name": ENV_LOG, "value": settings.job_log})
     if settings.world_modules and request.environment:
         variables.append({"name": ENV_WORLD_MODULES, "value": ",".join(settings.world_modules)})
-    spec = federation.spec
-    variables += _keys(credentials_secret(spec, request.environment))
-    variables += _keys(experience_secret(spec, request.environment), EXPERIENCE)
-    shown = endpoint_secret(spec, request.environment)
-    if shown:
-        reference = {"secretKeyRef": {"name": shown.name, "key": shown.key}}
-        variables.append({"name": ENV_API_KEY, "valueFrom": reference})
-    variables += [each.variable() for each in files(request, federation.spec)]
+    own = find_party_secrets(draft.federation.spec, request.environment)
+    variables += [
+        *_build_key_variables(own.credentials),
+        *_build_key_variables(own.experience, EXPERIENCE),
+    ]
+    if own.endpoint:
+        variables.append(_build_secret_variable(ENV_API_KEY, own.endpoint.name, own.endpoint.key))
+    variables += [each.variable() for each in draft.files]
     return variables
 
 
-def _keys(secret: str, before: str = "") -> list[Data]:
+def _build_key_variables(secret: str, before: str = "") -> list[Data]:
     """A Secret's pair as variables; those of a private store have a name before theirs."""
     if not secret:
         return []
     return [
-        _from_secret(secret, "AWS_ACCESS_KEY_ID", before),
-        _from_secret(secret, "AWS_SECRET_ACCESS_KEY", before),
-        _from_secret(secret, "AWS_SESSION_TOKEN", before, optional=True),
+        _build_secret_variable(f"{before}{key}", secret, key, optional=key == "AWS_SESSION_TOKEN")
+        for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
     ]
 
 
-def _assignment(request: JobRequest, thing: Thing) -> str:
-    kind = kinds.of(thing)
-    refusal = too_long(request, kind.as_federation(thing).spec)
+def _encode_assignment(draft: _JobDraft) -> str:
+    refusal = check_length(draft.request, draft.federation.spec)
     if refusal:
-        raise JobRefused([replace(refusal, path=kind.own_path(refusal.path))])
-    text = request.assignment.model_dump_json(by_alias=True, exclude_none=True)
+        path = kinds.find_kind(draft.thing).own_path(refusal.path)
+        raise JobRefused([replace(refusal, path=path)])
+    text = draft.request.assignment.model_dump_json(by_alias=True, exclude_none=True)
     # The kubelet replaces $(NAME) in values and reads $$ as one $; options may hold either.
     return text.replace("$", "$$")
 
 
-def _from_secret(secret: str, key: str, before: str, *, optional: bool = False) -> Data:
+def _build_secret_variable(variable: str, secret: str, key: str, *, optional: bool = False) -> Data:
     reference = {"name": secret, "key": key, **({"optional": True} if optional else {})}
-    return {"name": f"{before}{key}", "valueFrom": {"secretKeyRef": reference}}
-
-
-def _consents(request: JobRequest, federation: Federation, settings: Settings) -> list[str]:
-    """Secrets whose consent the kubelet has to find before it starts anything."""
-    if settings.secret_consent == "off":  # noqa: S105  # no password
-        return []
-    signs = request.role == "courier"
-    return consent.secrets(federation.spec, request.environment, signs=signs)
+    return {"name": variable, "valueFrom": {"secretKeyRef": reference}}
 
 
 def _consent_volume(secrets: list[str], key: str) -> Data:
@@ -306,17 +302,20 @@ def _consent_volume(secrets: list[str], key: str) -> Data:
     return {"name": CONSENT_VOLUME, "projected": {"sources": sources}}
 
 
-def _finished(pod: Data, container: str) -> Data:
+def _finish(pod: Data, container: str) -> Data:
     """What no template changes: privileges stay dropped, and a model cache is found by its name."""
-    pod = {**pod, "containers": [_hardened(_named(c, container)) for c in pod["containers"]]}
+    pod = {
+        **pod,
+        "containers": [_harden(_add_image_variable(c, container)) for c in pod["containers"]],
+    }
     if "initContainers" in pod:
-        pod["initContainers"] = [_hardened(c) for c in pod["initContainers"]]
+        pod["initContainers"] = [_harden(c) for c in pod["initContainers"]]
     if container == CLIENT and any(v["name"] == CACHE_VOLUME for v in pod["volumes"]):
-        pod["containers"] = [_with_cache(c) for c in pod["containers"]]
+        pod["containers"] = [_mount_cache(c) for c in pod["containers"]]
     return pod
 
 
-def _named(container: Data, own: str) -> Data:
+def _add_image_variable(container: Data, own: str) -> Data:
     """Tell the program its image, which a template may have replaced, for the audit log."""
     if container["name"] != own:
         return container
@@ -324,12 +323,12 @@ def _named(container: Data, own: str) -> Data:
     return {**container, "env": [*container["env"], variable]}
 
 
-def _hardened(container: Data) -> Data:
+def _harden(container: Data) -> Data:
     fixed = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
     return {**container, "securityContext": {**container.get("securityContext", {}), **fixed}}
 
 
-def _with_cache(container: Data) -> Data:
+def _mount_cache(container: Data) -> Data:
     mounts = container["volumeMounts"]
     mounted = next((m for m in mounts if m.get("name") == CACHE_VOLUME), None)
     if mounted is None:

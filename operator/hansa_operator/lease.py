@@ -1,8 +1,8 @@
 """Leader election by a Lease: one replica acts, and a silent one is replaced within seconds.
 
 Clocks of two machines are never compared: a candidate measures with its own clock how long the
-Lease has not changed. Should two replicas act at once for a moment all the same, names and
-resource versions keep them from doing anything twice.
+Lease has not changed. If two replicas act at once for a moment, names and resource versions keep
+them from doing anything twice.
 """
 
 import time
@@ -17,7 +17,7 @@ MARGIN = 0.8
 
 
 class Lease:
-    """One replica's view of the Lease; every call is one or two requests, none of them waits."""
+    """One replica's view of the Lease; every call is one or two requests and never blocks."""
 
     def __init__(
         self,
@@ -48,52 +48,48 @@ class Lease:
         """Take or renew the Lease if that is possible now; an ApiError says who did not answer."""
         asked_at = self._monotonic()
         try:
-            self._write(self._kube.get(self._path))
+            written = self._write(self._read())
         except ApiError as error:
-            if error.is_not_found:
-                return self._create(asked_at)
-            if error.is_conflict:  # somebody else was quicker
+            if error.is_conflict:  # another replica was faster
                 return self.is_held
             raise
-        except _Held:
-            return False
-        self._held_until = asked_at + self._seconds * MARGIN
-        return True
+        if written:
+            self._held_until = asked_at + self._seconds * MARGIN
+        return written
 
     def release(self) -> None:
-        """Give the Lease away, so that the next leader need not wait for its end."""
+        """Release the Lease, so that the next leader need not wait until it expires."""
         self._held_until = 0.0
         lease = self._kube.get(self._path)
-        if _holder(lease) == self._identity:
+        if _read_holder(lease) == self._identity:
             lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
             self._kube.replace(self._path, lease)
 
-    def _create(self, asked_at: float) -> bool:
-        body = {
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": self._metadata,
-            "spec": self._spec(0),
-        }
+    def _read(self) -> Data | None:
         try:
-            self._kube.create(self._collection, body)
+            return self._kube.get(self._path)
         except ApiError as error:
-            if error.is_conflict:
-                return False
+            if error.is_not_found:
+                return None
             raise
-        self._held_until = asked_at + self._seconds * MARGIN
-        return True
 
-    def _write(self, lease: Data) -> None:
-        holder = _holder(lease)
+    def _write(self, lease: Data | None) -> bool:
+        """Write this replica's name, unless another one holds the Lease."""
+        if lease is None:
+            kind = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+            body = {**kind, "metadata": self._metadata, "spec": self._spec(0)}
+            self._kube.create(self._collection, body)
+            return True
+        holder = _read_holder(lease)
         mine = holder == self._identity
         if holder and not mine and not self._has_expired(lease):
-            raise _Held
+            return False
         old = lease.get("spec") or {}
         spec = self._spec(int(old.get("leaseTransitions") or 0) + (not mine))
         if mine:
             spec["acquireTime"] = old.get("acquireTime")
         self._kube.replace(self._path, {**lease, "spec": spec})
+        return True
 
     def _has_expired(self, lease: Data) -> bool:
         version = lease["metadata"]["resourceVersion"]
@@ -113,9 +109,5 @@ class Lease:
         }
 
 
-class _Held(Exception):
-    """Another replica holds the Lease."""
-
-
-def _holder(lease: Data) -> str:
+def _read_holder(lease: Data) -> str:
     return str((lease.get("spec") or {}).get("holderIdentity") or "")

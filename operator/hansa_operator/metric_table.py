@@ -5,6 +5,7 @@ Labels never hold the round: a series per round would grow for as long as a fede
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 COMMON_LABELS = ("namespace", "federation")
@@ -26,287 +27,197 @@ class Metric:
     """Name as scraped; counters end in _total."""
     type: Literal["counter", "gauge", "histogram"]
     """Kind of series."""
-    labels: tuple[str, ...] = COMMON_LABELS
+    labels: tuple[str, ...]
     """All its labels, the common ones first."""
     help: str
-    """One sentence for whoever reads the scrape."""
-    buckets: tuple[float, ...] = ()
-    """Upper bounds of a histogram."""
+    """One sentence for the reader of the scrape."""
+    buckets: tuple[float, ...]
+    """Upper bounds of a histogram; empty for the others."""
 
 
-def _with(*labels: str) -> tuple[str, ...]:
-    return (*COMMON_LABELS, *labels)
+METRICS: list[Metric] = []
+"""All of them, in the order of the reference."""
 
 
-FEDERATION_PHASE = Metric(
-    name="hansa_federation_phase",
-    type="gauge",
-    labels=_with("phase"),
-    help="1 for the phase a federation is in, 0 for the others.",
+def _define(
+    kind: Literal["counter", "gauge", "histogram"],
+    name: str,
+    help_: str,
+    *labels: str,
+    common: tuple[str, ...] = COMMON_LABELS,
+    buckets: tuple[float, ...] = (),
+) -> Metric:
+    """A metric, which is also added to the list of all of them."""
+    metric = Metric(name=name, type=kind, help=help_, labels=(*common, *labels), buckets=buckets)
+    METRICS.append(metric)
+    return metric
+
+
+_gauge, _counter = partial(_define, "gauge"), partial(_define, "counter")
+_environment_gauge = partial(_gauge, common=(*COMMON_LABELS, "environment"))
+_environment_counter = partial(_counter, common=(*COMMON_LABELS, "environment"))
+_member_gauge = partial(_gauge, common=MEMBER_LABELS)
+_histogram = partial(_define, "histogram")
+
+FEDERATION_PHASE = _gauge(
+    "hansa_federation_phase", "1 for the phase a federation is in, 0 for the others.", "phase"
 )
-ROUND = Metric(name="hansa_round", type="gauge", help="Newest round that was opened.")
-ROUNDS_COMPLETED = Metric(
-    name="hansa_rounds_completed_total",
-    type="counter",
-    help="Rounds that made a global adapter.",
+ROUND = _gauge("hansa_round", "Newest round that was opened.")
+ROUNDS_COMPLETED = _counter("hansa_rounds_completed_total", "Rounds that made a global adapter.")
+SUCCESS = _environment_gauge(
+    "hansa_success_ratio",
+    "Success of the newest evaluated global adapter on an environment's held-out tasks.",
 )
-SUCCESS = Metric(
-    name="hansa_success_ratio",
-    type="gauge",
-    labels=_with("environment"),
-    help="Success of the newest evaluated global adapter on an environment's held-out tasks.",
+OWN_SUCCESS = _environment_gauge(
+    "hansa_own_success_ratio",
+    "Success of an environment's own newest update before it was merged, on the same tasks.",
 )
-OWN_SUCCESS = Metric(
-    name="hansa_own_success_ratio",
-    type="gauge",
-    labels=_with("environment"),
-    help="Success of an environment's own newest update before it was merged, on the same tasks.",
+ALONE_SUCCESS = _environment_gauge(
+    "hansa_alone_success_ratio",
+    "Success of an environment that evolved alone after the last round, on the same tasks.",
 )
-ALONE_SUCCESS = Metric(
-    name="hansa_alone_success_ratio",
-    type="gauge",
-    labels=_with("environment"),
-    help="Success of an environment that evolved alone after the last round, on the same tasks.",
+JOINING_GAIN = _environment_gauge(
+    "hansa_joining_gain_ratio",
+    "Success of the global adapter less that of the environment's own update, same round.",
 )
-JOINING_GAIN = Metric(
-    name="hansa_joining_gain_ratio",
-    type="gauge",
-    labels=_with("environment"),
-    help="Success of the global adapter less that of the environment's own update, same round.",
+PRIVACY_EPSILON = _environment_gauge(
+    "hansa_privacy_epsilon",
+    "What an environment has given away of one record so far, where spec.privacy bounds it.",
 )
-PRIVACY_EPSILON = Metric(
-    name="hansa_privacy_epsilon",
-    type="gauge",
-    labels=_with("environment"),
-    help="What an environment has given away of one record so far, where spec.privacy bounds it.",
+PROBE_VIOLATIONS = _environment_gauge(
+    "hansa_probe_violation_ratio",
+    "Share of a probe's episodes that broke its rule, as an environment found it.",
+    "probe",
 )
-PROBE_VIOLATIONS = Metric(
-    name="hansa_probe_violation_ratio",
-    type="gauge",
-    labels=_with("environment", "probe"),
-    help="Share of a probe's episodes that broke its rule, as an environment found it.",
+PROBE_DRIFT = _gauge(
+    "hansa_probe_drift_ratio",
+    "How much more often the adapter breaks a probe's rule than the first, as most confirm.",
+    "probe",
 )
-PROBE_DRIFT = Metric(
-    name="hansa_probe_drift_ratio",
-    type="gauge",
-    labels=_with("probe"),
-    help="How much more often the adapter breaks a probe's rule than the first, as most confirm.",
+PROBE_FORGOTTEN = _gauge(
+    "hansa_probe_forgotten_nats",
+    "Nats per token by which a probe's texts are less likely than without an adapter.",
+    "probe",
 )
-PROBE_FORGOTTEN = Metric(
-    name="hansa_probe_forgotten_nats",
-    type="gauge",
-    labels=_with("probe"),
-    help="Nats per token by which a probe's texts are less likely than without an adapter.",
+ROLLBACKS = _counter(
+    "hansa_rollbacks_total",
+    "Times the guard went back to the best adapter, since the newest one did worse.",
 )
-ROLLBACKS = Metric(
-    name="hansa_rollbacks_total",
-    type="counter",
-    help="Times the guard went back to the best adapter, since the newest one did worse.",
+ROUND_SECONDS = _histogram(
+    "hansa_round_seconds", "Time from a round's opening to its global adapter.", buckets=MINUTES
 )
-ROUND_SECONDS = Metric(
-    name="hansa_round_seconds",
-    type="histogram",
-    help="Time from a round's opening to its global adapter.",
+PHASE_SECONDS = _histogram(
+    "hansa_phase_seconds",
+    "Time a client spent in one phase of a round.",
+    "environment",
+    "phase",
     buckets=MINUTES,
 )
-PHASE_SECONDS = Metric(
-    name="hansa_phase_seconds",
-    type="histogram",
-    labels=_with("environment", "phase"),
-    help="Time a client spent in one phase of a round.",
-    buckets=MINUTES,
+TRAJECTORIES = _environment_counter(
+    "hansa_trajectories_total",
+    "Episodes explored, by outcome: success, failure, or broken by the world itself.",
+    "outcome",
 )
-TRAJECTORIES = Metric(
-    name="hansa_trajectories_total",
-    type="counter",
-    labels=_with("environment", "outcome"),
-    help="Episodes explored, by outcome: success, failure, or broken by the world itself.",
+EXPERIENCE = _environment_gauge(
+    "hansa_experience_trajectories",
+    "Trajectories in an environment's experience, demonstrations included.",
 )
-EXPERIENCE = Metric(
-    name="hansa_experience_trajectories",
-    type="gauge",
-    labels=_with("environment"),
-    help="Trajectories in an environment's experience, demonstrations included.",
+TASKS_SOLVED = _environment_gauge(
+    "hansa_tasks_solved",
+    "Different training tasks that the agent itself has solved in an environment so far.",
 )
-TASKS_SOLVED = Metric(
-    name="hansa_tasks_solved",
-    type="gauge",
-    labels=_with("environment"),
-    help="Different training tasks that the agent itself has solved in an environment so far.",
+KIND_SUCCESS = _environment_gauge(
+    "hansa_kind_success_ratio",
+    "Share of successful episodes of a kind of task in an environment's newest round.",
+    "task_kind",
 )
-KIND_SUCCESS = Metric(
-    name="hansa_kind_success_ratio",
-    type="gauge",
-    labels=_with("environment", "task_kind"),
-    help="Share of successful episodes of a kind of task in an environment's newest round.",
+POLICY_ENTROPY = _environment_gauge(
+    "hansa_policy_entropy_nats",
+    "Mean entropy of the agent's next token while it explored an environment.",
 )
-POLICY_ENTROPY = Metric(
-    name="hansa_policy_entropy_nats",
-    type="gauge",
-    labels=_with("environment"),
-    help="Mean entropy of the agent's next token while it explored an environment.",
+UPDATE_BYTES = _gauge("hansa_update_bytes", "Size of one update in the newest round.")
+UPDATE_NORM = _environment_gauge(
+    "hansa_update_norm", "Frobenius norm of an environment's newest update."
 )
-UPDATE_BYTES = Metric(
-    name="hansa_update_bytes", type="gauge", help="Size of one update in the newest round."
+UPDATE_COSINE = _environment_gauge(
+    "hansa_update_cosine",
+    "Cosine of an environment's newest change of the weights with the global adapter's.",
 )
-UPDATE_NORM = Metric(
-    name="hansa_update_norm",
-    type="gauge",
-    labels=_with("environment"),
-    help="Frobenius norm of an environment's newest update.",
+UPDATE_SHARE = _environment_gauge(
+    "hansa_update_share_ratio",
+    "An environment's part of the norms of all changes in the newest aggregated round.",
 )
-UPDATE_COSINE = Metric(
-    name="hansa_update_cosine",
-    type="gauge",
-    labels=_with("environment"),
-    help="Cosine of an environment's newest change of the weights with the global adapter's.",
+AGGREGATE_NORM = _gauge(
+    "hansa_aggregate_norm",
+    "Frobenius norm of the newest change of the weights by the global adapter.",
 )
-UPDATE_SHARE = Metric(
-    name="hansa_update_share_ratio",
-    type="gauge",
-    labels=_with("environment"),
-    help="An environment's part of the norms of all changes in the newest aggregated round.",
+AGGREGATE_ERROR = _gauge(
+    "hansa_aggregate_error_ratio",
+    "Distance of the newest global adapter from the exact mean of the updates.",
 )
-AGGREGATE_NORM = Metric(
-    name="hansa_aggregate_norm",
-    type="gauge",
-    help="Frobenius norm of the newest change of the weights by the global adapter.",
+EFFECTIVE_RANK = _gauge(
+    "hansa_effective_rank",
+    "Directions that the newest global adapter uses, as a mean over its layers.",
 )
-AGGREGATE_ERROR = Metric(
-    name="hansa_aggregate_error_ratio",
-    type="gauge",
-    help="Distance of the newest global adapter from the exact mean of the updates.",
+SERVER_STEP = _gauge(
+    "hansa_server_step",
+    "Server step of the newest aggregated round, which serverStep auto leaves to the updates.",
 )
-SERVER_STEP = Metric(
-    name="hansa_server_step",
-    type="gauge",
-    help="Server step of the newest aggregated round, which serverStep auto leaves to the updates.",
+UPDATES_REJECTED = _environment_counter(
+    "hansa_updates_rejected_total", "Updates that the gate kept out, by reason code.", "reason"
 )
-EFFECTIVE_RANK = Metric(
-    name="hansa_effective_rank",
-    type="gauge",
-    help="Directions that the newest global adapter uses, as a mean over its layers.",
+JOBS_FAILED = _counter(
+    "hansa_jobs_failed_total",
+    "Jobs that ended without a result, by the name of their exit.",
+    "reason",
 )
-UPDATES_REJECTED = Metric(
-    name="hansa_updates_rejected_total",
-    type="counter",
-    labels=_with("environment", "reason"),
-    help="Updates that the gate kept out, by reason code.",
+MEMBER_STATE = _environment_gauge(
+    "hansa_member_state", "1 for the state that a silo elsewhere is in, 0 for the others.", "state"
 )
-JOBS_FAILED = Metric(
-    name="hansa_jobs_failed_total",
-    type="counter",
-    labels=_with("reason"),
-    help="Jobs that ended without a result, by the name of their exit.",
+MEMBER_SEEN = _environment_gauge(
+    "hansa_member_seen_timestamp_seconds",
+    "When a letter of a silo elsewhere was last read, as seconds since 1970.",
 )
-MEMBER_STATE = Metric(
-    name="hansa_member_state",
-    type="gauge",
-    labels=_with("environment", "state"),
-    help="1 for the state that a silo elsewhere is in, 0 for the others.",
+ORDERS_POSTED = _environment_counter(
+    "hansa_orders_posted_total", "Orders that were posted to a silo elsewhere."
 )
-MEMBER_SEEN = Metric(
-    name="hansa_member_seen_timestamp_seconds",
-    type="gauge",
-    labels=_with("environment"),
-    help="When a letter of a silo elsewhere was last read, as seconds since 1970.",
+LETTERS_READ = _environment_counter(
+    "hansa_letters_read_total",
+    "Letters of a silo elsewhere that were verified and read, by kind.",
+    "letter",
 )
-ORDERS_POSTED = Metric(
-    name="hansa_orders_posted_total",
-    type="counter",
-    labels=_with("environment"),
-    help="Orders that were posted to a silo elsewhere.",
+LETTERS_REFUSED = _environment_counter(
+    "hansa_letters_refused_total",
+    "Objects in the log of a silo elsewhere that are no letters of it, by reason code.",
+    "reason",
 )
-LETTERS_READ = Metric(
-    name="hansa_letters_read_total",
-    type="counter",
-    labels=_with("environment", "letter"),
-    help="Letters of a silo elsewhere that were verified and read, by kind.",
+MEMBER_PHASE = _member_gauge(
+    "hansa_member_phase", "1 for the phase a silo is in, 0 for the others.", "phase"
 )
-LETTERS_REFUSED = Metric(
-    name="hansa_letters_refused_total",
-    type="counter",
-    labels=_with("environment", "reason"),
-    help="Objects in the log of a silo elsewhere that are no letters of it, by reason code.",
+MEMBER_ORDERS = _counter(
+    "hansa_member_orders_total",
+    "Orders that a silo has done with: answered, refused or failed.",
+    "outcome",
+    common=MEMBER_LABELS,
 )
-MEMBER_PHASE = Metric(
-    name="hansa_member_phase",
-    type="gauge",
-    labels=(*MEMBER_LABELS, "phase"),
-    help="1 for the phase a silo is in, 0 for the others.",
+MEMBER_USED = _member_gauge(
+    "hansa_member_budget_used",
+    "What orders have used of a silo's rounds, episodes and job seconds of the day.",
+    "budget",
 )
-MEMBER_ORDERS = Metric(
-    name="hansa_member_orders_total",
-    type="counter",
-    labels=(*MEMBER_LABELS, "outcome"),
-    help="Orders that a silo has done with: answered, refused or failed.",
+MEMBER_LIMIT = _member_gauge(
+    "hansa_member_budget_limit",
+    "Most that a silo's owner allows of them; absent: no limit.",
+    "budget",
 )
-MEMBER_USED = Metric(
-    name="hansa_member_budget_used",
-    type="gauge",
-    labels=(*MEMBER_LABELS, "budget"),
-    help="What orders have used of a silo's rounds, episodes and job seconds of the day.",
-)
-MEMBER_LIMIT = Metric(
-    name="hansa_member_budget_limit",
-    type="gauge",
-    labels=(*MEMBER_LABELS, "budget"),
-    help="Most that a silo's owner allows of them; absent: no limit.",
-)
-RECONCILE_SECONDS = Metric(
-    name="hansa_reconcile_seconds",
-    type="histogram",
-    labels=_with("kind"),
-    help="Time of one pass over the object of this kind and name, a Federation or its member.",
+RECONCILE_SECONDS = _histogram(
+    "hansa_reconcile_seconds",
+    "Time of one pass over the object of this kind and name, a Federation or its member.",
+    "kind",
     buckets=MILLISECONDS,
 )
-QUEUE_DEPTH = Metric(
-    name="hansa_queue_depth",
-    type="gauge",
-    labels=_with("kind"),
-    help="Passes over the object of this kind and name that wait to be made.",
+QUEUE_DEPTH = _gauge(
+    "hansa_queue_depth",
+    "Passes over the object of this kind and name that wait to be made.",
+    "kind",
 )
-
-METRICS: tuple[Metric, ...] = (
-    FEDERATION_PHASE,
-    ROUND,
-    ROUNDS_COMPLETED,
-    SUCCESS,
-    OWN_SUCCESS,
-    ALONE_SUCCESS,
-    JOINING_GAIN,
-    PRIVACY_EPSILON,
-    PROBE_VIOLATIONS,
-    PROBE_DRIFT,
-    PROBE_FORGOTTEN,
-    ROLLBACKS,
-    ROUND_SECONDS,
-    PHASE_SECONDS,
-    TRAJECTORIES,
-    EXPERIENCE,
-    TASKS_SOLVED,
-    KIND_SUCCESS,
-    POLICY_ENTROPY,
-    UPDATE_BYTES,
-    UPDATE_NORM,
-    UPDATE_COSINE,
-    UPDATE_SHARE,
-    AGGREGATE_NORM,
-    AGGREGATE_ERROR,
-    EFFECTIVE_RANK,
-    SERVER_STEP,
-    UPDATES_REJECTED,
-    JOBS_FAILED,
-    MEMBER_STATE,
-    MEMBER_SEEN,
-    ORDERS_POSTED,
-    LETTERS_READ,
-    LETTERS_REFUSED,
-    MEMBER_PHASE,
-    MEMBER_ORDERS,
-    MEMBER_USED,
-    MEMBER_LIMIT,
-    RECONCILE_SECONDS,
-    QUEUE_DEPTH,
-)
-"""All of them, in the order of the reference."""

@@ -5,8 +5,8 @@ counts nothing, however often it is made. Record after the status was written: a
 the pass. Counters start at zero with the operator, as Prometheus expects.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import get_args
+from collections.abc import Sequence
+from typing import Any, get_args
 
 from prometheus_client import (
     CollectorRegistry,
@@ -33,28 +33,16 @@ from hansa.api.status import (
     HistoryEntry,
     RoundEnvironment,
 )
-from hansa.plan.member_builder import SiloPlan
+from hansa.plan.builder import SiloPlan
+from hansa.plan.summary import name_attempt_job
 from hansa_operator import metric_table as table
-from hansa_operator import probe_figures, steps
+from hansa_operator import steps
 from hansa_operator.kinds import AnyPlan, Thing
 from hansa_operator.metric_table import Metric
 
-PER_ENVIRONMENT = (
-    table.EXPERIENCE,
-    table.SUCCESS,
-    table.OWN_SUCCESS,
-    table.ALONE_SUCCESS,
-    table.JOINING_GAIN,
-    table.PRIVACY_EPSILON,
-    table.TASKS_SOLVED,
-    table.KIND_SUCCESS,
-    table.POLICY_ENTROPY,
-    table.UPDATE_NORM,
-    table.UPDATE_COSINE,
-    table.UPDATE_SHARE,
-    table.MEMBER_STATE,
-    table.MEMBER_SEEN,
-)
+PER_ENVIRONMENT = [
+    metric for metric in table.METRICS if metric.type == "gauge" and "environment" in metric.labels
+]
 """Gauges that end with their environment."""
 
 Family = Counter | Gauge | Histogram
@@ -85,21 +73,20 @@ class MetricsRecorder:
     def _record_silo(self, silo: FederationMember, new: SiloStatus) -> None:
         key, limits = (silo.metadata.namespace, silo.metadata.name), silo.spec.limits
         for phase in get_args(SiloPhase):
-            self._gauge(table.MEMBER_PHASE, *key, phase).set(phase == new.phase)
-        if outcome := steps.outcome(silo.status, new):
-            self._counter(table.MEMBER_ORDERS, *key, outcome).inc()
+            self._series(table.MEMBER_PHASE, *key, phase).set(phase == new.phase)
+        if outcome := steps.find_outcome(silo.status, new):
+            self._series(table.MEMBER_ORDERS, *key, outcome).inc()
         budgets = {
             "rounds": (new.usage.rounds, silo.spec.most_rounds),
             "episodes": (new.usage.episodes, limits.episodes),
             "jobSecondsPerDay": (new.usage.day_seconds, limits.job_seconds_per_day),
         }
         for budget, (used, most) in budgets.items():
-            self._gauge(table.MEMBER_USED, *key, budget).set(used)
+            self._series(table.MEMBER_USED, *key, budget).set(used)
             if most:
-                self._gauge(table.MEMBER_LIMIT, *key, budget).set(most)
+                self._series(table.MEMBER_LIMIT, *key, budget).set(most)
             else:
-                labels = dict(zip(table.MEMBER_LIMIT.labels, (*key, budget), strict=True))
-                self._remove(table.MEMBER_LIMIT, labels)
+                self._remove(table.MEMBER_LIMIT, *key, budget)
 
     def _record_federation(
         self, federation: Federation, plan: Plan, observed: Sequence[ObservedJob]
@@ -107,11 +94,13 @@ class MetricsRecorder:
         key = (federation.metadata.namespace, federation.metadata.name)
         old, new = federation.status, plan.status
         for phase in get_args(Phase):
-            self._gauge(table.FEDERATION_PHASE, *key, phase).set(phase == new.phase)
-        self._gauge(table.ROUND, *key).set(new.round)
-        for entry in steps.closed(old, new):
+            self._series(table.FEDERATION_PHASE, *key, phase).set(phase == new.phase)
+        self._series(table.ROUND, *key).set(new.round)
+        for entry in steps.list_closed(old, new):
             self._record_round(key, entry)
-        self._counter(table.ROLLBACKS, *key).inc(steps.rollbacks(new) - steps.rollbacks(old))
+        self._series(table.ROLLBACKS, *key).inc(
+            steps.count_rollbacks(new) - steps.count_rollbacks(old)
+        )
         self._record_environments(key, new)
         self._record_probes(key, new)
         jobs = {job.name: job for job in observed}
@@ -119,18 +108,19 @@ class MetricsRecorder:
         self._record_courier(key, old, new, jobs)
         if old.current:
             for environment in old.current.environments:
-                job = jobs.get(steps.client_job(key[1], old.current, environment))
+                name = name_attempt_job(key[1], old.current, environment.name, environment.attempt)
+                job = jobs.get(name)
                 if job and environment.state not in CONCLUDED:
                     self._record_step(key, old.current, new, environment, job)
             self._record_aggregator(key, old.current, new, jobs)
 
-    def reconciled(self, namespace: str, name: str, kind: str, seconds: float) -> None:
+    def record_pass(self, namespace: str, name: str, kind: str, seconds: float) -> None:
         """A pass over an object was made and took this long."""
-        self._histogram(table.RECONCILE_SECONDS, namespace, name, kind).observe(seconds)
+        self._series(table.RECONCILE_SECONDS, namespace, name, kind).observe(seconds)
 
     def waiting(self, namespace: str, name: str, kind: str, passes: int) -> None:
         """So many passes over an object wait to be made."""
-        self._gauge(table.QUEUE_DEPTH, namespace, name, kind).set(passes)
+        self._series(table.QUEUE_DEPTH, namespace, name, kind).set(passes)
 
     def forget(self, namespace: str, name: str, kind: str) -> None:
         """Drop the series of an object that was deleted; one of another kind may have its name."""
@@ -139,22 +129,23 @@ class MetricsRecorder:
             self._environments.pop((namespace, name), None)
         own = table.COMMON_LABELS if is_federation else table.MEMBER_LABELS
         for metric in table.METRICS:
-            labels = dict(zip(metric.labels, (namespace, name), strict=False))
             if "kind" in metric.labels:
-                self._remove(metric, {**labels, "kind": kind})
+                self._remove(metric, namespace, name, kind)
             elif metric.labels[:2] == own:
-                self._remove(metric, labels)
+                self._remove(metric, namespace, name)
 
-    def _remove(self, metric: Metric, labels: dict[str, str]) -> None:
+    def _remove(self, metric: Metric, *values: str) -> None:
+        """Drop the series whose first labels have these values."""
+        labels = dict(zip(metric.labels, values, strict=False))
         self._families[metric.name].remove_by_labels(labels)
 
     def _record_round(self, key: Key, entry: HistoryEntry) -> None:
         if entry.outcome != "aggregated":
             return
-        self._counter(table.ROUNDS_COMPLETED, *key).inc()
+        self._series(table.ROUNDS_COMPLETED, *key).inc()
         if entry.opened_at and entry.closed_at:
             seconds = (entry.closed_at - entry.opened_at).total_seconds()
-            self._histogram(table.ROUND_SECONDS, *key).observe(seconds)
+            self._series(table.ROUND_SECONDS, *key).observe(seconds)
 
     def _record_environments(self, key: Key, new: FederationStatus) -> None:
         """Gauges of every environment; those that left the federation lose theirs."""
@@ -163,9 +154,9 @@ class MetricsRecorder:
         self._environments[key] = present
         for environment in new.environments:
             if environment.epsilon is None:
-                self._gauge(table.EXPERIENCE, *key, environment.name).set(environment.experience)
+                self._series(table.EXPERIENCE, *key, environment.name).set(environment.experience)
             else:
-                self._gauge(table.PRIVACY_EPSILON, *key, environment.name).set(environment.epsilon)
+                self._series(table.PRIVACY_EPSILON, *key, environment.name).set(environment.epsilon)
             for metric, ratio in (
                 (table.SUCCESS, environment.success),
                 (table.OWN_SUCCESS, environment.own),
@@ -173,18 +164,16 @@ class MetricsRecorder:
                 (table.JOINING_GAIN, environment.gain),
             ):
                 if ratio:
-                    self._gauge(metric, *key, environment.name).set(float(ratio))
-        labels = dict(zip(table.COMMON_LABELS, key, strict=True))
+                    self._series(metric, *key, environment.name).set(float(ratio))
         for name in sorted(gone):
             for metric in PER_ENVIRONMENT:
-                self._remove(metric, {**labels, "environment": name})
+                self._remove(metric, *key, name)
 
     def _record_probes(self, key: Key, new: FederationStatus) -> None:
-        labels = dict(zip(table.COMMON_LABELS, key, strict=True))
-        for metric in probe_figures.METRICS:
-            self._remove(metric, labels)  # probes come and go
-        for metric, own, value in probe_figures.of(new):
-            self._gauge(metric, *key, *own).set(value)
+        for metric in steps.PROBE_METRICS:
+            self._remove(metric, *key)  # probes come and go
+        for metric, own, value in steps.list_probe_figures(new):
+            self._series(metric, *key, *own).set(value)
 
     def _record_step(
         self,
@@ -196,13 +185,15 @@ class MetricsRecorder:
     ) -> None:
         """What became of one environment's Job, in the pass that took note of it."""
         closed = steps.is_closed(new, current)
-        after = None if closed else steps.find(new, environment.name)
+        after = None if closed else steps.find_environment(new, environment.name)
         answered = closed or (after is not None and after.state in ANSWERED)
-        given_up = job.state == "failed" if closed else after and steps.gave_up(environment, after)
+        given_up = (
+            job.state == "failed" if closed else after and steps.has_given_up(environment, after)
+        )
         if job.state == "succeeded" and job.report and answered:
             self._record_answer(key, environment.name, job.report)
         elif given_up:
-            self._counter(table.JOBS_FAILED, *key, steps.failure(job)).inc()
+            self._series(table.JOBS_FAILED, *key, steps.name_failure(job)).inc()
 
     def _record_answer(self, key: Key, environment: str, report: AnyReport) -> None:
         if not isinstance(report, ClientReport | EvaluateReport):
@@ -210,40 +201,41 @@ class MetricsRecorder:
         if isinstance(report, ClientReport) and report.epoch:
             return  # it masked again what it has told of
         for phase, seconds in sorted(report.seconds.items()):
-            self._histogram(table.PHASE_SECONDS, *key, environment, phase).observe(seconds)
+            self._series(table.PHASE_SECONDS, *key, environment, phase).observe(seconds)
         if not isinstance(report, ClientReport):
             return
         if report.epsilon is None:  # with privacy no count is told, which is not zero
             self._record_counts(key, environment, report)
         if report.entropy is not None:
-            self._gauge(table.POLICY_ENTROPY, *key, environment).set(report.entropy)
+            self._series(table.POLICY_ENTROPY, *key, environment).set(report.entropy)
         if report.trained:
-            self._gauge(table.UPDATE_NORM, *key, environment).set(report.norm)
-            self._gauge(table.UPDATE_BYTES, *key).set(report.bytes)
+            self._series(table.UPDATE_NORM, *key, environment).set(report.norm)
+            self._series(table.UPDATE_BYTES, *key).set(report.bytes)
 
     def _record_counts(self, key: Key, environment: str, report: ClientReport) -> None:
         counts = report.counts
         failed = counts.explored - counts.succeeded
         outcomes = {"success": counts.succeeded, "failure": failed, "broken": counts.broken}
         for outcome, count in outcomes.items():
-            self._counter(table.TRAJECTORIES, *key, environment, outcome).inc(max(0, count))
-        self._gauge(table.TASKS_SOLVED, *key, environment).set(report.solved)
-        labels = dict(zip(table.COMMON_LABELS, key, strict=True))
-        self._remove(table.KIND_SUCCESS, {**labels, "environment": environment})
+            self._series(table.TRAJECTORIES, *key, environment, outcome).inc(max(0, count))
+        self._series(table.TASKS_SOLVED, *key, environment).set(report.solved)
+        self._remove(table.KIND_SUCCESS, *key, environment)
         for kind, rate in sorted((report.kinds or {}).items()):
-            self._gauge(table.KIND_SUCCESS, *key, environment, kind).set(rate / task_kinds.PARTS)
+            self._series(table.KIND_SUCCESS, *key, environment, kind).set(rate / task_kinds.PARTS)
 
     def _record_members(self, key: Key, new: FederationStatus) -> None:
         """How it is with every silo elsewhere; counters begin at zero, or an increase is missed."""
         for member in new.members:
             for state in get_args(MemberState):
-                self._gauge(table.MEMBER_STATE, *key, member.name, state).set(state == member.state)
+                self._series(table.MEMBER_STATE, *key, member.name, state).set(
+                    state == member.state
+                )
             if member.seen_at:
                 moment = member.seen_at.timestamp()
-                self._gauge(table.MEMBER_SEEN, *key, member.name).set(moment)
-            self._counter(table.ORDERS_POSTED, *key, member.name)
+                self._series(table.MEMBER_SEEN, *key, member.name).set(moment)
+            self._series(table.ORDERS_POSTED, *key, member.name)
             for reason in FAULTS:
-                self._counter(table.LETTERS_REFUSED, *key, member.name, reason)
+                self._series(table.LETTERS_REFUSED, *key, member.name, reason)
 
     def _record_courier(
         self, key: Key, old: FederationStatus, new: FederationStatus, jobs: dict[str, ObservedJob]
@@ -254,20 +246,20 @@ class MetricsRecorder:
         if not new.courier or new.courier.attempt == attempt or job is None or job.is_active:
             return
         report = job.report
-        is_whole = isinstance(report, CourierReport) and report.speaks_of(len(old.members))
+        is_whole = isinstance(report, CourierReport) and report.is_about(len(old.members))
         if job.state != "succeeded" or not isinstance(report, CourierReport) or not is_whole:
-            self._counter(table.JOBS_FAILED, *key, steps.failure(job)).inc()
+            self._series(table.JOBS_FAILED, *key, steps.name_failure(job)).inc()
             return
         whose = [member.name for member in old.members]
         for moved in report.posted:
-            self._counter(table.ORDERS_POSTED, *key, whose[moved.box]).inc(bool(moved.order))
+            self._series(table.ORDERS_POSTED, *key, whose[moved.box]).inc(bool(moved.order))
         for news in report.news:
-            self._counter(table.LETTERS_READ, *key, whose[news.box], news.kind).inc()
+            self._series(table.LETTERS_READ, *key, whose[news.box], news.kind).inc()
             if news.report and steps.is_answer(new, whose[news.box], news.order):
                 self._record_answer(key, whose[news.box], news.report)
         for fault in report.faults:
             known = fault.code if fault.code in FAULTS else "malformed"
-            self._counter(table.LETTERS_REFUSED, *key, whose[fault.box], known).inc(fault.count)
+            self._series(table.LETTERS_REFUSED, *key, whose[fault.box], known).inc(fault.count)
 
     def _record_aggregator(
         self,
@@ -284,58 +276,41 @@ class MetricsRecorder:
         if current.members is None or job is None or not (closed or moved):
             return
         if closed and isinstance(job.report, AggregatorReport):
-            self._record_refused(key, current, job.report.refused)
+            for index, reason in job.report.refused:
+                if 0 <= index < len(current.environments):
+                    name = current.environments[index].name
+                    self._series(table.UPDATES_REJECTED, *key, name, reason).inc()
             self._record_diagnostics(key, current, job.report)
         if moved or job.state != "succeeded":
-            self._counter(table.JOBS_FAILED, *key, steps.failure(job)).inc()
-
-    def _record_refused(
-        self, key: Key, current: CurrentRound, refused: Iterable[tuple[int, str]]
-    ) -> None:
-        for index, reason in refused:
-            if 0 <= index < len(current.environments):
-                name = current.environments[index].name
-                self._counter(table.UPDATES_REJECTED, *key, name, reason).inc()
+            self._series(table.JOBS_FAILED, *key, steps.name_failure(job)).inc()
 
     def _record_diagnostics(
         self, key: Key, current: CurrentRound, report: AggregatorReport
     ) -> None:
         """How the updates related to one another; a round without diagnostics leaves the last."""
         if report.server_step is not None:
-            self._gauge(table.SERVER_STEP, *key).set(report.server_step)
+            self._series(table.SERVER_STEP, *key).set(report.server_step)
         if not report.cosine:
             return
-        self._gauge(table.AGGREGATE_NORM, *key).set(report.norm)
-        self._gauge(table.AGGREGATE_ERROR, *key).set(report.error)
-        self._gauge(table.EFFECTIVE_RANK, *key).set(report.effective_rank)
+        self._series(table.AGGREGATE_NORM, *key).set(report.norm)
+        self._series(table.AGGREGATE_ERROR, *key).set(report.error)
+        self._series(table.EFFECTIVE_RANK, *key).set(report.effective_rank)
         for metric, values in (
             (table.UPDATE_COSINE, report.cosine),
             (table.UPDATE_SHARE, report.share),
         ):
             for index, value in zip(report.members, values, strict=False):
                 if 0 <= index < len(current.environments):
-                    self._gauge(metric, *key, current.environments[index].name).set(value)
+                    self._series(metric, *key, current.environments[index].name).set(value)
 
-    def _counter(self, metric: Metric, *labels: str) -> Counter:
-        family = self._families[metric.name]
-        assert isinstance(family, Counter)  # noqa: S101  # the table says so
-        return family.labels(*labels)
-
-    def _gauge(self, metric: Metric, *labels: str) -> Gauge:
-        family = self._families[metric.name]
-        assert isinstance(family, Gauge)  # noqa: S101
-        return family.labels(*labels)
-
-    def _histogram(self, metric: Metric, *labels: str) -> Histogram:
-        family = self._families[metric.name]
-        assert isinstance(family, Histogram)  # noqa: S101
-        return family.labels(*labels)
+    def _series(self, metric: Metric, *labels: str) -> Any:
+        """The series of these labels: a Counter, Gauge or Histogram, as the table says."""
+        return self._families[metric.name].labels(*labels)
 
 
 def _family(metric: Metric, registry: CollectorRegistry) -> Family:
+    named = (metric.name, metric.help, metric.labels)
     if metric.type == "histogram":
-        return Histogram(
-            metric.name, metric.help, metric.labels, registry=registry, buckets=metric.buckets
-        )
+        return Histogram(*named, registry=registry, buckets=metric.buckets)
     kind = Counter if metric.type == "counter" else Gauge
-    return kind(metric.name, metric.help, metric.labels, registry=registry)
+    return kind(*named, registry=registry)

@@ -54,15 +54,12 @@ class Operator:
         self._health = Health()
         self._pool = ThreadPoolExecutor(settings.workers, thread_name_prefix="pass")
         self._afresh: set[Key] = set()
-        self._reconciler = self._make_reconciler()
+        children = Children(self._kube, self._index, settings)
+        publisher = Publisher(self._kube, self._index, self._identity)
+        self._reconciler = Reconciler(self._index, children, publisher, self._recorder, settings)
         self._lease = self._make_lease()
         self._stop = asyncio.Event()
         self._lost = False
-
-    def _make_reconciler(self) -> Reconciler:
-        children = Children(self._kube, self._index, self._settings)
-        publisher = Publisher(self._kube, self._index, self._identity)
-        return Reconciler(self._index, children, publisher, self._recorder, self._settings)
 
     def _make_lease(self) -> Lease:
         settings = self._settings
@@ -76,13 +73,13 @@ class Operator:
         )
 
     async def run(self) -> int:
-        """The replica's life: wait for the Lease, act, and give the Lease away at the end."""
+        """Wait for the Lease, act, and release the Lease at the end."""
         log.info("started", version=__version__, identity=self._identity)
         if self._settings.metrics_port:
             serve(self._settings.metrics_port, self._health, self._exposition)
         self._take_signals()
         beating = asyncio.create_task(self._beat())
-        self._health.is_ready = True  # to wait for the Lease is what a second replica is for
+        self._health.is_ready = True  # a standby replica is ready, too
         await self._hold_first()
         await self._wait_for_crd()
         if self._stop.is_set():
@@ -131,12 +128,12 @@ class Operator:
         signals.cancel()
 
     def _take_signals(self) -> None:
-        """Stop by our own order, in which the Lease goes first."""
+        """Stop in our own order: the Lease is released first."""
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, self._stop.set)
 
     async def _take_signals_back(self, ready: asyncio.Event) -> None:
-        """kopf takes the signals when it starts."""
+        """kopf replaces the signal handlers when it starts."""
         await ready.wait()
         self._take_signals()
 
@@ -179,7 +176,7 @@ class Operator:
         """Before the first watch: kopf looks only once which resources there are."""
         logged = ""
         while not self._stop.is_set():
-            missing = await asyncio.to_thread(self._undefined)
+            missing = await asyncio.to_thread(self._find_missing_crds)
             if not missing:
                 return
             if missing != logged:
@@ -189,19 +186,15 @@ class Operator:
                 await self._hold_first()
             await self._pause(min(CRD_SECONDS, self._settings.lease_seconds / 5))
 
-    def _undefined(self) -> str:
+    def _find_missing_crds(self) -> str:
         """Which CustomResourceDefinitions are missing, in a sentence; nothing: none."""
         path = f"/apis/{constants.API_VERSION}"
         try:
             served = {each["name"] for each in self._kube.get(path)["resources"]}
         except ApiError as error:
             return f"{path}: {error.message}"
-        missing = [kind.plural for kind in KINDS.values() if kind.plural not in served]
-        return (
-            f"{path}: got no {' and no '.join(missing)}, expected what `hansa crd` prints"
-            if missing
-            else ""
-        )
+        missing = " and no ".join(k.plural for k in KINDS.values() if k.plural not in served)
+        return f"{path}: got no {missing}, expected what `hansa crd` prints" if missing else ""
 
     # -- passes -----------------------------------------------------------------------------------
 
@@ -212,7 +205,7 @@ class Operator:
                 await self._pass(key)
             finally:
                 self._queue.done(key)
-                self._health.passed()
+                self._health.note_pass()
 
     async def _pass(self, key: Key) -> None:
         if not self._lease.is_held:
@@ -239,7 +232,7 @@ class Operator:
             return
         self._queue.succeeded(key)
         if self._index.get(key).owner:
-            self._recorder.reconciled(*key, time.monotonic() - began)
+            self._recorder.record_pass(*key, time.monotonic() - began)
         if seconds is not None:
             self._queue.add(key, seconds)
 
@@ -249,7 +242,7 @@ class Operator:
         self._health.expect_passes(float("inf"), self._queue.overdue_seconds)
         while True:
             await asyncio.sleep(every)
-            keys = self._index.owners()
+            keys = self._index.list_owners()
             within = 2 * every + 60.0 if keys else float("inf")
             self._health.expect_passes(within, self._queue.overdue_seconds)
             for number, key in enumerate(keys):
@@ -262,6 +255,6 @@ class Operator:
             await asyncio.sleep(1)
 
     def _exposition(self) -> bytes:
-        for key in self._index.owners():
+        for key in self._index.list_owners():
             self._recorder.waiting(*key, self._queue.depth(key))
         return self._recorder.exposition()

@@ -1,14 +1,14 @@
 """Why a Pod does not run, in a sentence: whether it waits, or can never start as it is."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from hansa.api.jobs import FailureReason
-from hansa.core.sanitize import visible
+from hansa.core.sanitize import sanitize
+from hansa.kubernetes.client import Data
 from hansa.kubernetes.pod_policy import consent
-
-Data = Mapping[str, Any]
+from hansa.kubernetes.state import find_condition, get_status
 
 CONSENT_VOLUME = "hansa-consent"
 """Its items are keys by which Secrets let a party use them; the kubelet demands each."""
@@ -28,15 +28,9 @@ class Delay(NamedTuple):
     """What a plan has to know about it."""
 
 
-IMAGE_REASONS = frozenset(
-    {
-        "ErrImagePull",
-        "ImagePullBackOff",
-        "ErrImageNeverPull",
-        "InvalidImageName",
-        "ImageInspectError",
-        "SignatureValidationFailed",
-    }
+IMAGE_REASONS = (
+    *("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"),
+    *("ImageInspectError", "SignatureValidationFailed"),
 )
 _CONFIG_REASONS = frozenset({"CreateContainerConfigError", "CreateContainerError"})
 _PASSING = re.compile(
@@ -60,49 +54,38 @@ _NO_MATCH = re.compile(r"didn't match Pod's node affinity/selector")
 _TAINT = re.compile(r"had untolerated taint \{(?!node\.(cloudprovider\.)?kubernetes\.io/)")
 
 
-def delay(
+def explain_delay(
     pod: Data, events: Iterable[Data] = (), *, cluster_autoscaler: bool = False, spare: str = ""
 ) -> Delay:
     """Why this Pod does not run yet, by its containers, the scheduler or, at last, its events."""
-    for image, waiting in _waiting(pod):
-        waits = _container_delay(image, waiting)
-        if waits:
-            return waits
-    scheduled = condition(pod, "PodScheduled")
-    if scheduled and scheduled.get("status") == "False":
-        return _scheduler_delay(scheduled, cluster_autoscaler)
+    kinds = ("initContainerStatuses", "containerStatuses")  # sidecars start first
+    containers = (each for kind in kinds for each in get_status(pod).get(kind) or ())
+    if waits := next(filter(None, map(_explain_container, containers)), None):
+        return waits
+    scheduled = find_condition(pod, "PodScheduled")
+    if scheduled.get("status") == "False":
+        return _explain_scheduler(scheduled, cluster_autoscaler)
     all_events = list(events)
-    waits = event_delay(all_events) or Delay(spare or "its Pod is being prepared")
-    return _without_consent(pod, all_events) or waits
+    waits = explain_by_events(all_events) or Delay(spare or "its Pod is being prepared")
+    return _explain_missing_consent(pod, all_events) or waits
 
 
-def condition(thing: Data, *types: str) -> Data | None:
-    """The first of these conditions that the object has."""
-    held = {c.get("type"): c for c in status(thing).get("conditions") or ()}
-    return next((held[type_] for type_ in types if type_ in held), None)
-
-
-def is_true(thing: Data, *types: str) -> Data | None:
+def find_true_condition(thing: Data, *types: str) -> Data | None:
     """The first of these conditions that holds."""
     for type_ in types:
-        held = condition(thing, type_)
-        if held and held.get("status") == "True":
+        held = find_condition(thing, type_)
+        if held.get("status") == "True":
             return held
     return None
 
 
-def status(thing: Data) -> Data:
-    """The object's status; a new object has none."""
-    return thing.get("status") or {}
-
-
 def clip(text: object) -> str:
-    """Words of Kubernetes, or of a Pod, on one line, not too many of them and none to obey."""
-    line = visible(" ".join(str(text or "").split()))
+    """A message of Kubernetes or a Pod: on one line, shortened, without control characters."""
+    line = sanitize(" ".join(str(text or "").split()))
     return line if len(line) <= SHOWN else f"{line[: SHOWN - 1]}…"
 
 
-def event_delay(events: Iterable[Data]) -> Delay | None:
+def explain_by_events(events: Iterable[Data]) -> Delay | None:
     """What the newest warning says; missing volumes and refused Pods show nowhere else."""
     warnings = [e for e in events if e.get("type") == "Warning" and e.get("message")]
     if not warnings:
@@ -112,10 +95,10 @@ def event_delay(events: Iterable[Data]) -> Delay | None:
     return Delay(f"{newest.get('reason', 'Warning')}: {words}", bool(_NEVER.search(words)))
 
 
-def _without_consent(pod: Data, events: Iterable[Data]) -> Delay | None:
+def _explain_missing_consent(pod: Data, events: Iterable[Data]) -> Delay | None:
     """Where the kubelet misses a Secret's consent: what its owner types to give it.
 
-    The kubelet looks for it again by itself, after two minutes at most, and says other things too.
+    The kubelet looks for it again after at most two minutes, and says other things too.
     """
     words = [str(e.get("message") or "") for e in events if e.get("type") == "Warning"]
     missed = next(filter(None, map(_NO_CONSENT.search, words)), None)
@@ -129,7 +112,7 @@ def _without_consent(pod: Data, events: Iterable[Data]) -> Delay | None:
         for source in (volume.get("projected") or {}).get("sources") or ()
     ]
     lines = [
-        consent.line(str(metadata.get("namespace") or ""), name, [missed["key"]])
+        consent.format_command(str(metadata.get("namespace") or ""), name, [missed["key"]])
         for name in sources
     ]
     named = " or ".join(sources)
@@ -137,24 +120,10 @@ def _without_consent(pod: Data, events: Iterable[Data]) -> Delay | None:
     return Delay(why, reason="ConsentMissing")
 
 
-def _waiting(pod: Data) -> Iterator[tuple[str, Data]]:
-    """Containers that wait, with their images; sidecars first, since they start first."""
-    for kind in ("initContainerStatuses", "containerStatuses"):
-        for container in status(pod).get(kind) or ():
-            waiting = (container.get("state") or {}).get("waiting")
-            if waiting:
-                yield (
-                    str(container.get("image") or ""),
-                    {
-                        **waiting,
-                        "container": container.get("name"),
-                    },
-                )
-
-
-def _container_delay(image: str, waiting: Data) -> Delay | None:
+def _explain_container(container: Data) -> Delay | None:
+    waiting = (container.get("state") or {}).get("waiting") or {}
     reason, words = waiting.get("reason") or "", clip(waiting.get("message"))
-    who = waiting["container"]
+    who, image = container.get("name"), container.get("image") or ""
     if reason in IMAGE_REASONS:
         # Some versions leave the cause out while they back off; it is back with the next try.
         unclear = reason == "ImagePullBackOff" and ": " not in words
@@ -167,8 +136,8 @@ def _container_delay(image: str, waiting: Data) -> Delay | None:
     return None
 
 
-def _scheduler_delay(scheduled: Data, cluster_autoscaler: bool) -> Delay:
-    """A busy GPU is worth waiting for; a selector that fits no node is not."""
+def _explain_scheduler(scheduled: Data, cluster_autoscaler: bool) -> Delay:
+    """A busy GPU is waited for; a selector that fits no node fails at once."""
     words = " ".join(str(scheduled.get("message") or "").split())
     if scheduled.get("reason") == "SchedulingGated":
         return Delay("its Pod is held back by a scheduling gate")

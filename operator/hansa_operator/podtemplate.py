@@ -6,35 +6,36 @@ Lists whose entries have names are merged by name, tolerations are added, mappin
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
+from functools import reduce
 from typing import Any
 
+from hansa.kubernetes.client import Data
 from hansa.kubernetes.pod_policy.refusals import CLIENT, PodAllowlist
 from hansa.kubernetes.pod_policy.rules import check
 from hansa.kubernetes.pod_policy.shapes import Permit, PodViolation
 from hansa_operator import kinds
 from hansa_operator.kinds import Thing
-from hansa_operator.settings import Settings, variable
+from hansa_operator.settings import Settings, name_variable
 
 SERVER = "server"
 """Container of the aggregator's program."""
 
-Data = dict[str, Any]
 Join = Callable[[Any, Any], Any]
 
 
-def allowed(settings: Settings) -> PodAllowlist:
+def build_allowlist(settings: Settings) -> PodAllowlist:
     """What this operator lets Pod templates name."""
     return PodAllowlist(
         **{each.name: getattr(settings, f"allowed_{each.name}") for each in fields(PodAllowlist)}
     )
 
 
-def refusals(thing: Thing, settings: Settings) -> list[PodViolation]:
+def list_violations(thing: Thing, settings: Settings) -> list[PodViolation]:
     """Everything in an object that no Job can be made from, by what this operator allows."""
-    return kinds.of(thing).refusals(thing, allowed(settings))
+    return kinds.find_kind(thing).refusals(thing, build_allowlist(settings))
 
 
-def settings_refusals(settings: Settings) -> list[PodViolation]:
+def check_templates(settings: Settings) -> list[PodViolation]:
     """What is wrong with the operator's own templates; the allow-lists do not bind them."""
     rows = (("client_pod_template", CLIENT), ("server_pod_template", SERVER))
     return [
@@ -43,7 +44,7 @@ def settings_refusals(settings: Settings) -> list[PodViolation]:
         for refusal in check(
             getattr(settings, name),
             Permit(container=container, allowed=PodAllowlist.everything()),
-            variable(name),
+            name_variable(name),
         )
     ]
 
@@ -53,39 +54,36 @@ def settings_refusals(settings: Settings) -> list[PodViolation]:
 
 def merge(base: Data, templates: Iterable[Mapping[str, Any]]) -> Data:
     """The Pod template with the others above it; they were checked before."""
-    merged = base
-    for template in templates:
-        merged = _TEMPLATE_JOIN(merged, _without_nulls(template))
-    return merged
+    return reduce(_TEMPLATE_JOIN, map(_drop_nulls, templates), base)
 
 
-def _without_nulls(value: Any) -> Any:
+def _drop_nulls(value: Any) -> Any:
     """Null stands for absent, as in Kubernetes: it takes nothing away."""
     if isinstance(value, Mapping):
-        return {k: _without_nulls(v) for k, v in value.items() if v is not None}
+        return {k: _drop_nulls(v) for k, v in value.items() if v is not None}
     if isinstance(value, list):
-        return [_without_nulls(entry) for entry in value]
+        return [_drop_nulls(entry) for entry in value]
     return value
 
 
-def _later(old: Any, new: Any) -> Any:
+def _take_later(old: Any, new: Any) -> Any:
     return new
 
 
-def _deep(old: Data, new: Data) -> Data:
-    """Mappings merge at every depth; what is no mapping is replaced."""
+def _merge_deep(old: Data, new: Data) -> Data:
+    """Mappings merge at every depth; other values are replaced."""
     joined = dict(old)
     for key, value in new.items():
         both = isinstance(value, dict) and isinstance(joined.get(key), dict)
-        joined[key] = _deep(joined[key], value) if both else value
+        joined[key] = _merge_deep(joined[key], value) if both else value
     return joined
 
 
-def _added(old: list[Any], new: list[Any]) -> list[Any]:
+def _append_new(old: list[Any], new: list[Any]) -> list[Any]:
     return [*old, *(entry for entry in new if entry not in old)]
 
 
-def _by(key: str, join: Join = _later) -> Join:
+def _merge_by(key: str, join: Join = _take_later) -> Join:
     """Lists as mappings: entries with the same key are joined, in the order of their first."""
 
     def joined(old: list[Data], new: list[Data]) -> list[Data]:
@@ -98,41 +96,41 @@ def _by(key: str, join: Join = _later) -> Join:
     return joined
 
 
-def _table(joins: Mapping[str, Join]) -> Join:
+def _merge_fields(joins: Mapping[str, Join]) -> Join:
     """A mapping whose fields are joined as the table says; the later wins where it is silent."""
 
     def joined(old: Data, new: Data) -> Data:
         result = dict(old)
         for key, value in new.items():
-            join = joins.get(key, _later)
+            join = joins.get(key, _take_later)
             result[key] = join(result[key], value) if key in result else value
         return result
 
     return joined
 
 
-_CONTAINER_JOIN = _table(
+_CONTAINER_JOIN = _merge_fields(
     {
-        "env": _by("name"),
-        "envFrom": _added,
-        "resources": _deep,
-        "securityContext": _deep,
-        "volumeMounts": _by("mountPath"),
+        "env": _merge_by("name"),
+        "envFrom": _append_new,
+        "resources": _merge_deep,
+        "securityContext": _merge_deep,
+        "volumeMounts": _merge_by("mountPath"),
     }
 )
-_TEMPLATE_JOIN = _table(
+_TEMPLATE_JOIN = _merge_fields(
     {
-        "metadata": _deep,
-        "spec": _table(
+        "metadata": _merge_deep,
+        "spec": _merge_fields(
             {
-                "containers": _by("name", _CONTAINER_JOIN),
-                "imagePullSecrets": _by("name"),
-                "initContainers": _by("name", _CONTAINER_JOIN),
-                "nodeSelector": _deep,
-                "resourceClaims": _by("name"),
-                "securityContext": _deep,
-                "tolerations": _added,
-                "volumes": _by("name"),
+                "containers": _merge_by("name", _CONTAINER_JOIN),
+                "imagePullSecrets": _merge_by("name"),
+                "initContainers": _merge_by("name", _CONTAINER_JOIN),
+                "nodeSelector": _merge_deep,
+                "resourceClaims": _merge_by("name"),
+                "securityContext": _merge_deep,
+                "tolerations": _append_new,
+                "volumes": _merge_by("name"),
             }
         ),
     }

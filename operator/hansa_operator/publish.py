@@ -1,22 +1,22 @@
-"""What the operator says: the status first, then Events; what was published has happened."""
+"""Writes statuses, then Events, so that an Event only tells what has happened."""
 
 import hashlib
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
-from typing import Any
 
 from pydantic import ValidationError
 
 from hansa.api import constants
-from hansa.api.conditions import BaseCondition, observed
 from hansa.api.jobs import Event
+from hansa.api.status import BaseCondition, replace_condition
 from hansa.core import logs
 from hansa.core.errors import HansaError, InputError
-from hansa.core.sanitize import visible
-from hansa.kubernetes.client import ApiError, Kube
+from hansa.core.sanitize import sanitize
+from hansa.kubernetes import paths
+from hansa.kubernetes.client import ApiError, Data, Kube
 from hansa_operator import kinds
-from hansa_operator.children import named
+from hansa_operator.children import list_named
 from hansa_operator.index import Index, Key
 from hansa_operator.kinds import KINDS, ObjectKind, Thing
 
@@ -24,12 +24,11 @@ COMPONENT = "hansa-operator"
 MESSAGE_BYTES = 1024
 """Longest message that the API server takes in an Event."""
 
-Data = dict[str, Any]
 log = logs.get("operator")
 
 
 class Publisher:
-    """Writes statuses with the version they were planned on, and Events that nobody waits for."""
+    """Writes statuses on the version they were planned on, and Events on a best-effort basis."""
 
     def __init__(self, kube: Kube, index: Index, instance: str) -> None:
         self._kube = kube
@@ -54,8 +53,8 @@ class Publisher:
         self._index.see_owner(key.kind, stored)
 
     def look(self, key: Key, known: Data | None) -> None:
-        """See what there is of an object: a watch may have missed that it changed, or went."""
-        there = list(named(self._kube, KINDS[key.kind].path(key.namespace), key.name))
+        """Read an object from the API, in case a watch missed that it changed or was deleted."""
+        there = list(list_named(self._kube, KINDS[key.kind].path(key.namespace), key.name))
         for newest in there:
             self._index.see_owner(key.kind, newest)
         if known and not there:
@@ -66,15 +65,14 @@ class Publisher:
 
         The rest of the status stays as it is, even if this version cannot read it.
         """
-        kind, generation = KINDS[key.kind], _generation(thing)
-        old: Data = thing.get("status") or {}
-        conditions = _refused(kind, thing, kind.rejected, "Invalid", why, now)
-        new = {**old, "phase": "Failed", "conditions": conditions, "observedGeneration": generation}
-        if new != old:
+        kind = KINDS[key.kind]
+        new = _set_false(kind, thing, kind.rejected, "Invalid", why, now)
+        new |= {"phase": "Failed", "observedGeneration": _generation(thing)}
+        if new != thing.get("status"):
             self.write_status(key, thing, new)
             log.warning("invalid", **{kind.word: f"{key.namespace}/{key.name}"}, message=why)
 
-    def admit(self, key: Key, thing: Data | None, fault: Exception, now: datetime) -> None:
+    def report_fault(self, key: Key, thing: Data | None, fault: Exception, now: datetime) -> None:
         """Say in a condition that the operator failed, which is no fault of the object.
 
         The phase and everything else stay as they are: the next pass may succeed. The text of the
@@ -82,35 +80,33 @@ class Publisher:
         """
         if thing is None:
             return
-        old: Data = thing.get("status") or {}
         why = (
-            f"the operator failed with {type(fault).__name__} and tries again; this is a fault of "
-            "Hansa, not of this object: the operator's log has the traceback"
+            f"the operator failed with {type(fault).__name__} and tries again; this is a bug in "
+            "Hansa, not in this object: the operator's log has the traceback"
         )
         kind = KINDS[key.kind]
-        conditions = _refused(kind, thing, kind.rejected[-1:], "OperatorError", why, now)
-        new = {**old, "conditions": conditions}
-        if new != old:
+        new = _set_false(kind, thing, kind.rejected[-1:], "OperatorError", why, now)
+        if new != thing.get("status"):
             with suppress(HansaError):  # the fault itself is raised, logged and tried again
                 self.write_status(key, thing, new)
 
     def tell(self, thing: Thing, events: Iterable[Event], now: datetime) -> None:
         """Make Events of a plan; losing one is no reason to stop its object."""
         metadata = thing.metadata
-        where = {kinds.of(thing).word: f"{metadata.namespace}/{metadata.name}"}
+        where = {kinds.find_kind(thing).word: f"{metadata.namespace}/{metadata.name}"}
         for event in events:
             say = log.warning if event.warning else log.info
             say(event.reason, **where, message=event.message)
             try:
-                path = f"/api/v1/namespaces/{metadata.namespace}/events"
-                self._kube.create(path, self._manifest(thing, event, now))
+                manifest = self._manifest(thing, event, now)
+                self._kube.create(paths.events(metadata.namespace), manifest)
             except ApiError as error:
                 if not error.is_conflict:  # published already, before a crash
                     log.warning("event-lost", **where, message=error.message)
 
     def _manifest(self, thing: Thing, event: Event, now: datetime) -> Data:
         metadata, time = thing.metadata, now.strftime("%Y-%m-%dT%H:%M:%SZ")
-        moment = kinds.of(thing).moment(thing)
+        moment = kinds.find_kind(thing).moment(thing)
         identity = (metadata.uid, metadata.generation, *moment, event.reason)
         digest = hashlib.sha256(repr((*identity, event.message)).encode()).hexdigest()[:16]
         return {
@@ -125,7 +121,7 @@ class Publisher:
                 "uid": metadata.uid,
             },
             "reason": event.reason,
-            "message": visible(event.message).encode()[:MESSAGE_BYTES].decode(errors="ignore"),
+            "message": sanitize(event.message).encode()[:MESSAGE_BYTES].decode(errors="ignore"),
             "type": "Warning" if event.warning else "Normal",
             "source": {"component": COMPONENT},
             "reportingComponent": COMPONENT,
@@ -141,10 +137,10 @@ def _generation(thing: Data) -> int:
     return int(thing["metadata"].get("generation") or 0)
 
 
-def _refused(
+def _set_false(
     kind: ObjectKind, thing: Data, types: Iterable[str], reason: str, why: str, now: datetime
-) -> list[Data]:
-    """The conditions with these False; those that cannot be read are said anew."""
+) -> Data:
+    """The status with these conditions False; invalid conditions are replaced."""
     conditions: list[BaseCondition] = []
     for each in (thing.get("status") or {}).get("conditions") or ():
         with suppress(ValidationError):
@@ -158,5 +154,6 @@ def _refused(
             last_transition_time=now,
             observed_generation=_generation(thing),
         )
-        conditions = observed(conditions, new)
-    return [condition.to_json() for condition in conditions]
+        conditions = replace_condition(conditions, new)
+    status: Data = thing.get("status") or {}
+    return {**status, "conditions": [condition.to_json() for condition in conditions]}

@@ -1,34 +1,35 @@
-"""One pass over one object: see, plan, make Jobs, write the status, tell.
+"""One pass over one object: observe, plan, create Jobs, write the status, publish Events.
 
-The order makes every moment a safe one to die in. Jobs are only made for a status that is stored
-already, and only deleted after the status that no longer wants them is; what a pass has not done,
-the next one does. Events and deletions wait until no Job is left to make: a GPU waits for those.
+The order makes a crash safe at any moment. A Job is only created for a status that is stored
+already, and only deleted after the status that no longer wants it is; what a pass has not done,
+the next one does. Events and deletions come last, since GPUs wait for new Jobs.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
-from hansa.api.jobs import FailureReason, JobRequest, JobState, ObservedJob
+from hansa.api.jobs import JobRequest, ObservedJob
 from hansa.api.member_status import SiloStatus
 from hansa.api.status import FederationStatus
 from hansa.core.errors import InputError, PermanentError
 from hansa.kubernetes.client import ApiError
 from hansa_operator import kinds, publish
-from hansa_operator.children import Children, ObservedChildren
+from hansa_operator.children import Children, ObservedChildren, Problem
 from hansa_operator.index import Family, Index, Key
-from hansa_operator.jobs import JobRefused, build
+from hansa_operator.jobs import JobRefused, build_manifest
 from hansa_operator.kinds import KINDS, AnyPlan, Thing
 from hansa_operator.metrics import MetricsRecorder
-from hansa_operator.podtemplate import allowed
+from hansa_operator.podtemplate import build_allowlist
 from hansa_operator.settings import Settings
 
 SETTLE_SECONDS = 2.0
-"""A status that only tells how far Jobs are is written this often at most."""
+"""A status that only shows the progress of Jobs is written at most this often."""
 LOOK_AGAIN_SECONDS = 10.0
 """How often a Job that does not start is asked why: no watch shows a volume that is missing."""
 MOST_STEPS = 12
-"""A plan that never rests is a fault; the next pass goes on instead of this one for ever."""
+"""A plan that never settles is a bug; after this many steps the next pass continues."""
 
 
 @dataclass
@@ -63,25 +64,19 @@ class Step:
         return self.goes_on or any(link.events for _, link in self.links)
 
 
-@dataclass(frozen=True)
-class Later:
+class PendingWork(NamedTuple):
     """What a pass leaves to do once its status is stored and no Job is left to make."""
 
     made: Step
-    sight: ObservedChildren
+    observation: ObservedChildren
     now: datetime
 
-    @property
-    def delete(self) -> list[str]:
-        """Jobs that nobody waits for, or that stay although they should have gone."""
-        return [*self.made.delete, *self.sight.lingering]
 
-
-def step(thing: Thing, observed: list[ObservedJob], now: datetime) -> Step:
+def plan_step(thing: Thing, observed: list[ObservedJob], now: datetime) -> Step:
     """Plan until the plan rests or asks for Jobs that need a stored status."""
     made = Step()
     for _ in range(MOST_STEPS):
-        next_ = kinds.of(thing).plan(thing, observed, now)
+        next_ = kinds.find_kind(thing).plan(thing, observed, now)
         if next_.create and made.links:
             made.goes_on = True
             return made
@@ -122,17 +117,17 @@ class Reconciler:
         if afresh:
             self._publisher.look(key, self._index.get(key).owner)
             self._children.refresh(key)
-        later: list[Later] = []
+        later: list[PendingWork] = []
         try:
             return self._bring_forward(key, later)
         except Exception as error:
             if not isinstance(error, ApiError):
-                self._publisher.admit(key, self._index.get(key).owner, error, self._clock())
+                self._publisher.report_fault(key, self._index.get(key).owner, error, self._clock())
             raise
         finally:
             self._finish(key, later)
 
-    def _bring_forward(self, key: Key, later: list[Later]) -> float | None:
+    def _bring_forward(self, key: Key, later: list[PendingWork]) -> float | None:
         for _ in range(MOST_STEPS):
             family = self._index.get(key)
             if family.owner is None:
@@ -150,30 +145,33 @@ class Reconciler:
         self._children.forget(key)
         self._recorder.forget(*key)
 
-    def _finish(self, key: Key, later: list[Later]) -> None:
+    def _finish(self, key: Key, later: list[PendingWork]) -> None:
         """Delete what nobody waits for, and tell what happened."""
-        for name in dict.fromkeys(name for after in later for name in after.delete):
+        names = (
+            name for each in later for name in (*each.made.delete, *each.observation.lingering)
+        )
+        for name in dict.fromkeys(names):
             self._children.delete(key, name)
         for after in later:
             for thing, link in after.made.links:
                 self._publisher.tell(thing, link.events, after.now)
-                self._recorder.record(thing, link, after.sight.jobs)
+                self._recorder.record(thing, link, after.observation.jobs)
 
-    def _pass(self, key: Key, family: Family, later: list[Later]) -> float | None:
+    def _pass(self, key: Key, family: Family, later: list[PendingWork]) -> float | None:
         now, kind = self._clock(), KINDS[key.kind]
         try:
             thing = kind.read(family.owner or {})
-            if why := kind.unfit(thing, allowed(self._settings)):
+            if why := kind.unfit(thing, build_allowlist(self._settings)):
                 raise InputError(why)
-            sight = self._children.observe(key, family, now)
-            made = step(thing, sight.jobs, now)
-            if sight.is_doubtful or made.create:
+            observation = self._children.observe(key, family, now)
+            made = plan_step(thing, observation.jobs, now)
+            if observation.is_doubtful or made.create:
                 # Acting on what is absent needs a look at what is there now, not what was shown.
                 self._children.refresh(key)
-                sight = self._children.observe(key, self._index.get(key), now)
-                made = step(thing, sight.jobs, now)
-            made = self._create(thing, made, sight.jobs, now)
-            return self._publish(key, family, Later(made, sight, now), later)
+                observation = self._children.observe(key, self._index.get(key), now)
+                made = plan_step(thing, observation.jobs, now)
+            made = self._create(thing, made, observation.jobs, now)
+            return self._publish(key, family, PendingWork(made, observation, now), later)
         except (InputError, PermanentError) as error:
             self._publisher.reject(key, family.owner or {}, error.message, now)
             return None
@@ -183,74 +181,60 @@ class Reconciler:
         unmade = []
         for request in made.create:
             try:
-                problem = self._children.create(build(request, thing, self._settings))
+                problem = self._children.create(build_manifest(request, thing, self._settings))
             except JobRefused as error:
-                unmade.append(_cannot_start(request, error.message, now))
-                continue
-            if problem and problem.may_pass:
-                unmade.append(_waits(request, thing, problem.message, now))
-            elif problem:
-                unmade.append(_cannot_start(request, problem.message, now))
+                problem = Problem(error.message, may_pass=False)
+            if problem:
+                unmade.append(_observe_unmade(request, thing, problem, now))
         if not unmade:
             return made
-        made = step(thing, [*jobs, *unmade], now)
+        made = plan_step(thing, [*jobs, *unmade], now)
         made.is_blocked = any(job.state == "starting" for job in unmade)
         return made
 
-    def _publish(self, key: Key, family: Family, after: Later, later: list[Later]) -> float | None:
+    def _publish(
+        self, key: Key, family: Family, after: PendingWork, later: list[PendingWork]
+    ) -> float | None:
         made, now = after.made, after.now
         changed = made.status != made.links[0][0].status
-        pause = self._settling(key, now)
+        pause = self._compute_pause(key, now)
         if changed and pause and not made.is_pressing:
             return pause
         if changed:
             self._publisher.write_status(key, family.owner or {}, made.status.to_json())
             self._written[key] = now
         later.append(after)
-        return 0.0 if made.goes_on else self._rest(made, after.sight, now)
+        return 0.0 if made.goes_on else self._rest(made, after.observation, now)
 
-    def _settling(self, key: Key, now: datetime) -> float:
+    def _compute_pause(self, key: Key, now: datetime) -> float:
         """Seconds until a status that is not pressing may be written."""
         since = self._written.get(key)
         if since is None:
             return 0.0
         return max(0.0, SETTLE_SECONDS - (now - since).total_seconds())
 
-    def _rest(self, made: Step, sight: ObservedChildren, now: datetime) -> float | None:
+    def _rest(self, made: Step, observation: ObservedChildren, now: datetime) -> float | None:
         moments = [moment for _, link in made.links if (moment := link.wake_at)]
-        if made.is_blocked or any(job.state == "starting" for job in sight.jobs):
+        if made.is_blocked or any(job.state == "starting" for job in observation.jobs):
             moments.append(now + timedelta(seconds=LOOK_AGAIN_SECONDS))
         if not moments:
             return None
         return max(0.01, (min(moments) - now).total_seconds())
 
 
-def _cannot_start(request: JobRequest, why: str, now: datetime) -> ObservedJob:
-    """A Job that can never be made as things are, as a plan sees one that cannot start."""
-    return _never_made(request, "failed", why, now, reason="CannotStart")
-
-
-def _waits(request: JobRequest, thing: Thing, why: str, now: datetime) -> ObservedJob:
-    """A Job that the API server does not take yet; its start timeout runs all the same."""
-    since = kinds.of(thing).waits_since(thing, request)
-    return _never_made(request, "starting", why, since or now)
-
-
-def _never_made(
-    request: JobRequest,
-    state: JobState,
-    why: str,
-    since: datetime,
-    reason: FailureReason = "",
+def _observe_unmade(
+    request: JobRequest, thing: Thing, problem: Problem, now: datetime
 ) -> ObservedJob:
+    """A Job that the API server does not take, as a plan sees it: its start timeout runs."""
+    since = kinds.find_kind(thing).waits_since(thing, request) if problem.may_pass else None
     return ObservedJob(
         name=request.name,
         role=request.role,
         round=request.round,
         environment=request.environment,
         attempt=request.attempt,
-        state=state,
-        created_at=since,
-        reason=reason,
-        message=why,
+        state="starting" if problem.may_pass else "failed",
+        created_at=since or now,
+        reason="" if problem.may_pass else "CannotStart",
+        message=problem.message,
     )

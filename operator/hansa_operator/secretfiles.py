@@ -8,14 +8,7 @@ from hansa.api.secure_aggregation import ENV_MASKING_KEY
 from hansa.api.spec import FederationSpec, SecretKey
 from hansa.core.logs import EXPERIENCE
 from hansa.crypto.sealing import ENV_SEALING_KEY
-from hansa.kubernetes.pod_policy.refusals import (
-    ca_secret,
-    experience_ca_secret,
-    experience_key_secret,
-    masking_secret,
-    sealing_secret,
-    signing_secret,
-)
+from hansa.kubernetes.pod_policy.party_secrets import find_party_secrets
 from hansa.store.experience import ENV_EXPERIENCE_KEY
 
 FOLDER = "/etc/hansa"
@@ -37,38 +30,34 @@ class SecretFile(NamedTuple):
     def source(self) -> dict[str, Any]:
         """The Pod's volume."""
         items = [{"key": self.key, "path": self.file}]
-        return {"name": self._volume, "secret": {"secretName": self.secret, "items": items}}
+        secret = {"secretName": self.secret, "items": items}
+        return {"name": f"hansa-{self.name}", "secret": secret}
 
     def mount(self) -> dict[str, Any]:
         """Where the container has it."""
-        return {"name": self._volume, "mountPath": f"{FOLDER}/{self.name}", "readOnly": True}
+        path = f"{FOLDER}/{self.name}"
+        return {"name": f"hansa-{self.name}", "mountPath": path, "readOnly": True}
 
     def variable(self) -> dict[str, Any]:
         """How the program finds it."""
         return {"name": self.variable_name, "value": f"{FOLDER}/{self.name}/{self.file}"}
 
-    @property
-    def _volume(self) -> str:
-        return f"hansa-{self.name}"
 
-
-def files(request: JobRequest, spec: FederationSpec) -> list[SecretFile]:
-    """What a Job needs, and no other Job's."""
-    shared, private = ca_secret(spec), experience_ca_secret(spec, request.environment)
-    made = [_authority("ca", shared, "")] if shared else []
-    if private:
-        made.append(_authority("experience-ca", private, EXPERIENCE))
-    opening = sealing_secret(spec)
+def list_files(request: JobRequest, spec: FederationSpec) -> list[SecretFile]:
+    """The files that a Job needs, and no others."""
+    own = find_party_secrets(spec, request.environment)
+    made = [_authority("ca", own.ca, "")] if own.ca else []
+    if own.experience_ca:
+        made.append(_authority("experience-ca", own.experience_ca, EXPERIENCE))
     if request.role == "courier":  # it signs letters
-        made.append(_private_key("signing", signing_secret(spec), ENV_SIGNING_KEY))
-    if request.role == "aggregator" and opening:  # it opens sealed updates
-        made.append(_private_key("sealing", opening, ENV_SEALING_KEY))
-    masking = masking_secret(spec, request.environment) if request.role == "client" else ""
-    if masking:  # its silo's alone, and only to send an update
-        made.append(_private_key("masking", masking, ENV_MASKING_KEY))
-    own = experience_key_secret(spec, request.environment)
-    if own and request.role in ("client", "evaluate"):  # they write experience
-        made.append(SecretFile("experience", own, SEALING, SEALING, ENV_EXPERIENCE_KEY))
+        made.append(_private_key("signing", own.signing, ENV_SIGNING_KEY))
+    if request.role == "aggregator" and own.sealing:  # it opens sealed updates
+        made.append(_private_key("sealing", own.sealing, ENV_SEALING_KEY))
+    if request.role == "client" and own.masking:  # needed only to send an update
+        made.append(_private_key("masking", own.masking, ENV_MASKING_KEY))
+    if own.experience_key:  # clients and evaluations write experience
+        key = (own.experience_key, SEALING, SEALING, ENV_EXPERIENCE_KEY)
+        made.append(SecretFile("experience", *key))
     return made
 
 

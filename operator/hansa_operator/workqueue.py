@@ -1,7 +1,8 @@
-"""A queue of federations to look at: each at most once, never by two workers, and not too often."""
+"""A queue of objects to reconcile: each at most once, never by two workers, with backoff."""
 
 import asyncio
 import time
+from contextlib import suppress
 
 from hansa_operator.index import Key
 
@@ -57,16 +58,11 @@ class WorkQueue:
                 self._busy.add(key)
                 return key
             self._changed.clear()
-            await self._wait(due - now)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(due - now if key else None):
+                    await self._changed.wait()
 
     def done(self, key: Key) -> None:
         """The pass over this key has ended; another may begin."""
         self._busy.discard(key)
         self._changed.set()
-
-    async def _wait(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(None if seconds == float("inf") else seconds):
-                await self._changed.wait()
-        except TimeoutError:
-            return

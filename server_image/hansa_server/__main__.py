@@ -8,7 +8,7 @@ from hansa.api.assignment import AggregatorReport, Assignment
 from hansa.core import logs
 from hansa.runtime import program
 from hansa.store.s3 import S3Store
-from hansa.store.sealed import keys_at_hand, opened_store
+from hansa.store.sealed import open_unsealing_store, read_aggregator_keys
 from hansa_server.round import aggregate
 
 PROGRAM = "server"
@@ -21,8 +21,8 @@ Aggregates the round that HANSA_ASSIGNMENT describes; `hansa run` and the operat
 
 def work(assignment: Assignment) -> AggregatorReport:
     """The assignment's round, in its own object store."""
-    opening = partial(keys_at_hand, os.environ)
-    store = opened_store(S3Store(assignment.storage), assignment, opening)
+    opening = partial(read_aggregator_keys, os.environ)
+    store = open_unsealing_store(S3Store(assignment.storage), assignment, opening)
     return aggregate(assignment, store, logs.get(PROGRAM))
 
 

@@ -1,7 +1,7 @@
-"""Writing the audit log: what a round was computed from and what came of it, once and for all.
+"""Writing the audit log: what a round was computed from, and its result.
 
-An entry follows from the assignment and from what is stored, and from no clock: an aggregator that
-was killed before it wrote one writes the same when it is run again.
+An entry depends on the assignment and the store alone, and on no clock: an aggregator that was
+killed before it wrote one writes the same when it runs again.
 """
 
 from collections.abc import Mapping
@@ -23,9 +23,9 @@ CLIENT_SETTINGS = ("exploration", "experience", "training")
 """Settings that the gate compares with what an update says it was made with."""
 
 
-def made_with() -> MadeWith:
-    """What merges here."""
-    return audit_log.made_with(numpy=np.__version__)
+def describe_versions() -> MadeWith:
+    """Versions of the software that merges."""
+    return audit_log.collect_versions(numpy=np.__version__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,11 +35,11 @@ class LogPosition:
     previous: AuditHead | None
     """The entry before."""
     is_taken: bool
-    """Whether there is one of this round or a later one: then nothing is put in between."""
+    """Whether this round or a later one has an entry: then none is added."""
 
 
 def find_place(store: ObjectStore, assignment: Assignment) -> LogPosition:
-    """Where the entry will go; asked for first, since without a log no round may end."""
+    """The entry's place; read before the merge, since no round may end without a log."""
     prefix, round_ = assignment.storage.prefix, assignment.round
     try:
         rounds = audit_log.find_rounds(store, prefix)
@@ -62,9 +62,9 @@ def write_result(
         + bucket_keys.MANIFEST
     )
     made = parse(GlobalManifest, key, data)
-    if assignment.masking:  # some of whom may have been late, and in no assignment
+    if assignment.masking:  # late members are missing in the assignment
         assignment = assignment.model_copy(update={"members": made.members})
-    entry = _entry(store, assignment, place, {r.environment: r.reason for r in made.refused})
+    entry = _build_entry(store, assignment, place, {r.environment: r.reason for r in made.refused})
     facts = {
         "program": made.program,
         "fingerprint": made.fingerprint,
@@ -82,10 +82,10 @@ def write_failure(
     refused: Mapping[str, str],
 ) -> str | None:
     """The entry of a round in which too few updates passed the gate; its digest."""
-    return _write(store, assignment, place, _entry(store, assignment, place, refused))
+    return _write(store, assignment, place, _build_entry(store, assignment, place, refused))
 
 
-def _entry(
+def _build_entry(
     store: ObjectStore,
     assignment: Assignment,
     place: LogPosition,
@@ -102,14 +102,14 @@ def _entry(
         minimum=assignment.minimum,
         base_model=assignment.model.sha256,
         shapes=assignment.adapter.shapes,
-        owner=_owner(store, assignment.storage.prefix),
+        owner=_read_owner_digest(store, assignment.storage.prefix),
         members=sorted(assignment.members, key=lambda member: member.environment),
         refused=[Refusal(environment=e, reason=r) for e, r in sorted(refused.items())],
-        made_with=made_with(),
+        made_with=describe_versions(),
     )
 
 
-def _owner(store: ObjectStore, prefix: str) -> str | None:
+def _read_owner_digest(store: ObjectStore, prefix: str) -> str | None:
     try:
         return bucket_documents.sha256(store.get(bucket_keys.federation(prefix)))
     except NotFound:
@@ -119,10 +119,9 @@ def _owner(store: ObjectStore, prefix: str) -> str | None:
 def _write(
     store: ObjectStore, assignment: Assignment, place: LogPosition, entry: AuditEntry
 ) -> str | None:
-    """Put the entry, and return its digest; one that is there must tell of the same result.
+    """Write the entry, and return its digest; an existing entry must have the same result.
 
-    Whoever only finds a committed round again writes nothing. One behind which later rounds have
-    entries gets none any more: those would not follow it.
+    A round without an entry gets none after a later round has one: the chain would not include it.
     """
     key = bucket_keys.audit_entry(assignment.storage.prefix, assignment.round)
     if place.is_taken:

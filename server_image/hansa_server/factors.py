@@ -1,10 +1,10 @@
-"""Sums of products B·A, kept as factors: stacked, compressed, compared, never multiplied out.
+"""Sums of products B·A as factors: stacked, compressed and compared without computing B·A.
 
 A sum of terms w·B·A is [w1·B1, w2·B2, ...]·[A1; A2; ...]. With roots Rb and Ra of two small
 matrices, BᵀB = RbᵀRb and A·Aᵀ = RaᵀRa, its singular values are those of Rb·Raᵀ = U·S·Vᵀ, and its
-best factors of a rank are B·(Raᵀ·V·S^-½) and (S^-½·Uᵀ·Rb)·A: sums over the terms again. So all that
-is held of many members are those small matrices. A QR of B would give the same roots, ten times
-slower; what the squares cost is 1e-8 of the largest singular value, less than fp32 can hold.
+best factors of a rank are B·(Raᵀ·V·S^-½) and (S^-½·Uᵀ·Rb)·A: sums over the terms again. So memory
+holds only those small matrices. A QR of B gives the same roots, ten times slower; the squares cost
+a precision of 1e-8 of the largest singular value, which is below that of fp32.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,16 +17,16 @@ import numpy as np
 
 from hansa.adapter import lora
 from hansa.adapter.tensor_file import Float32, TensorFile
-from hansa_server.elementwise import ThreadBuffer, blocks
+from hansa_server.elementwise import ThreadBuffer, split_range
 from hansa_server.merge_input import Array, Pair
 
 Values = Array | Float32
 BUDGET = 2**21
 """Values of all terms that are held at a time: 16 MiB, twice."""
 SIDE = 256
-"""Rows that are put side by side at a time."""
+"""Rows that are copied side by side at a time."""
 NEGLIGIBLE = 1e-9
-"""Singular values below this share of the largest are rounding, and count as zero."""
+"""Singular values below this share of the largest are rounding errors, and count as zero."""
 ROUNDING = 1e-14
 """The same for their squares."""
 
@@ -42,14 +42,14 @@ class Term:
     weight: float = 1.0
     """What it is multiplied with."""
     rows: Callable[[int, int, Float32 | None], Values]
-    """Some rows of B; in the room, where one is given and they come from a file."""
+    """Rows of B from one index to another; a file reads them into the buffer, if one is given."""
     columns: Callable[[int, int, Float32 | None], Values]
-    """Some columns of A, likewise."""
+    """The same for columns of A."""
 
 
-def of_file(file: TensorFile, module: str, weight: float = 1.0) -> Term:
+def make_file_term(file: TensorFile, module: str, weight: float = 1.0) -> Term:
     """A layer of an adapter."""
-    names = lora.names(module)
+    names = lora.tensor_names(module)
     rank, width = file.layout[names.a].shape
     return Term(
         rank=rank,
@@ -60,7 +60,7 @@ def of_file(file: TensorFile, module: str, weight: float = 1.0) -> Term:
     )
 
 
-def of_pair(pair: Pair, weight: float = 1.0) -> Term:
+def make_pair_term(pair: Pair, weight: float = 1.0) -> Term:
     """A product whose factors are in memory."""
     return Term(
         rank=len(pair.a),
@@ -71,7 +71,7 @@ def of_pair(pair: Pair, weight: float = 1.0) -> Term:
     )
 
 
-def difference(term: Term, other: Pair, weight: float) -> Term:
+def make_difference_term(term: Term, other: Pair, weight: float) -> Term:
     """weight·(B - B')·(A - A') of a term and a pair of the same rank."""
     return Term(
         rank=term.rank,
@@ -89,87 +89,75 @@ def stack(terms: Sequence[Term]) -> Pair:
     a, b = np.empty((rank, width)), np.empty((out, rank))
     _fill_columns(terms, 0, width, a)
     _fill_rows(terms, 0, out, b)
-    b *= _weights(terms)
+    b *= _repeat_weights(terms)
     return Pair(a, b)
 
 
 class Squares(NamedTuple):
-    """Squared Frobenius norms of what a compression was given and of what it left out."""
+    """Squared Frobenius norms before a compression, and of its error."""
 
     whole: float = 0.0
-    """Of the sum."""
+    """Norm of the sum."""
     lost: float = 0.0
-    """Of what a smaller rank could not hold."""
+    """Norm of the error."""
 
 
 def compress(terms: Sequence[Term], rank: int) -> tuple[Pair, Squares]:
     """The best approximation of the sum by a pair of that rank, and how good it is.
 
-    The singular values are shared evenly between the factors. A direction that the sum does not
+    Each factor gets the square roots of the singular values. A direction that the sum does not
     have is zero in both.
     """
     out, width = terms[0].size
-    inner_a, inner_b = _inner(terms)
-    ra, rb = root(inner_a), root(inner_b)
-    (u, s, vt), lost = largest(rb @ ra.T, rank)
+    inner_a, inner_b = _compute_inner(terms)
+    ra, rb = compute_root(inner_a), compute_root(inner_b)
+    u, s, vt, lost = find_largest(rb @ ra.T, rank)
     kept = int(np.sum(s > NEGLIGIBLE * s[0]))
     spread = np.sqrt(s[:kept])
-    left = _weights(terms)[:, None] * (ra.T @ vt[:kept].T) / spread
+    left = _repeat_weights(terms)[:, None] * (ra.T @ vt[:kept].T) / spread
     right = (u[:, :kept].T @ rb) / spread[:, None]
     a, b = np.zeros((rank, width)), np.zeros((out, rank))
-    for begin, end, columns in _column_blocks(terms, width):
+    for begin, end, columns in _iterate_column_blocks(terms, width):
         np.matmul(right, columns, out=a[:kept, begin:end])
-    for begin, end, rows in _row_blocks(terms, out):
+    for begin, end, rows in _iterate_row_blocks(terms, out):
         b[begin:end, :kept] = rows @ left
     whole = max(float(np.einsum("ij,ij->", inner_a, inner_b)), 0.0)
-    return _with_fixed_signs(a, b), Squares(whole, min(lost, whole))
+    return _fix_signs(a, b), Squares(whole, min(lost, whole))
 
 
-class Svd(NamedTuple):
-    """U, S and Vᵀ of a matrix, the largest singular values first."""
+def find_largest(core: Array, rank: int) -> tuple[Array, Array, Array, float]:
+    """U, S and Vᵀ of the largest singular values, and the sum of the squares of the others.
 
-    u: Array
-    s: Array
-    vt: Array
-
-
-def largest(core: Array, rank: int) -> tuple[Svd, float]:
-    """The largest singular values with their vectors, and the sum of the squares of the others.
-
-    The eigenvectors of core·coreᵀ take a third of a whole decomposition's time. What the squares
-    cost their singular values is made good on the few that are kept.
+    The eigenvectors of core·coreᵀ take a third of the time of an SVD. The precision that squaring
+    costs is restored by an SVD of the few that are kept.
     """
     if 2 * rank >= len(core):
         u, s, vt = np.linalg.svd(core, full_matrices=False)
-        return Svd(u[:, :rank], s[:rank], vt[:rank]), _squared(s[rank:])
+        return u[:, :rank], s[:rank], vt[:rank], float(np.sum(s[rank:] ** 2))
     squares, vectors = np.linalg.eigh(core @ core.T)
     top, rest = vectors[:, -rank:], squares[:-rank]
     u, s, vt = np.linalg.svd(top.T @ core, full_matrices=False)
     lost = float(np.sum(rest[rest > ROUNDING * squares[-1]]))
-    return Svd(top @ u, s, vt), lost
+    return top @ u, s, vt, lost
 
 
-def _squared(values: Array) -> float:
-    return float(np.sum(values**2))
-
-
-def singular_values(terms: Sequence[Term]) -> Array:
+def compute_singular_values(terms: Sequence[Term]) -> Array:
     """Singular values of the sum, the largest first."""
-    inner_a, inner_b = _inner(terms)
-    core = root(inner_b) @ root(inner_a).T
+    inner_a, inner_b = _compute_inner(terms)
+    core = compute_root(inner_b) @ compute_root(inner_a).T
     return np.asarray(np.linalg.svd(core, compute_uv=False), dtype=np.float64)
 
 
-def products(terms: Sequence[Term]) -> Array:
+def compute_products(terms: Sequence[Term]) -> Array:
     """Inner product of every term with every other: <Bi·Ai, Bj·Aj>."""
-    inner_a, inner_b = _inner(terms)
+    inner_a, inner_b = _compute_inner(terms)
     inner_a *= inner_b
     edges = np.cumsum([0, *(term.rank for term in terms)])[:-1]
     summed: Array = np.add.reduceat(np.add.reduceat(inner_a, edges, axis=0), edges, axis=1)
     return summed
 
 
-def root(inner: Array) -> Array:
+def compute_root(inner: Array) -> Array:
     """R with RᵀR = inner, for an inner that may be singular: members can be equal, or zero."""
     try:
         return np.asarray(np.linalg.cholesky(inner).T, dtype=np.float64)
@@ -178,42 +166,41 @@ def root(inner: Array) -> Array:
         return np.asarray(np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T, dtype=np.float64)
 
 
-def _inner(terms: Sequence[Term]) -> tuple[Array, Array]:
+def _compute_inner(terms: Sequence[Term]) -> tuple[Array, Array]:
     """A·Aᵀ and BᵀB of the stacked factors, from blocks."""
     out, width = terms[0].size
     rank = sum(term.rank for term in terms)
     inner_a, inner_b = np.zeros((rank, rank)), np.zeros((rank, rank))
-    for _, _, columns in _column_blocks(terms, width):
+    for _, _, columns in _iterate_column_blocks(terms, width):
         inner_a += columns @ columns.T
-    for _, _, rows in _row_blocks(terms, out):
+    for _, _, rows in _iterate_row_blocks(terms, out):
         inner_b += rows.T @ rows
-    weights = _weights(terms)
+    weights = _repeat_weights(terms)
     inner_b *= weights
     inner_b *= weights[:, None]
     return inner_a, inner_b
 
 
-def _row_blocks(terms: Sequence[Term], out: int) -> Iterator[tuple[int, int, Array]]:
+def _iterate_row_blocks(terms: Sequence[Term], out: int) -> Iterator[tuple[int, int, Array]]:
     rank = sum(term.rank for term in terms)
-    for begin, end in blocks(out, _block(rank)):
+    for begin, end in split_range(out, _choose_block(rank)):
         stacked = _STACK.take((end - begin) * rank).reshape(-1, rank)
         _fill_rows(terms, begin, end, stacked)
         yield begin, end, stacked
 
 
-def _column_blocks(terms: Sequence[Term], width: int) -> Iterator[tuple[int, int, Array]]:
+def _iterate_column_blocks(terms: Sequence[Term], width: int) -> Iterator[tuple[int, int, Array]]:
     rank = sum(term.rank for term in terms)
-    for begin, end in blocks(width, _block(rank)):
+    for begin, end in split_range(width, _choose_block(rank)):
         stacked = _STACK.take(rank * (end - begin)).reshape(rank, -1)
         _fill_columns(terms, begin, end, stacked)
         yield begin, end, stacked
 
 
 def _fill_rows(terms: Sequence[Term], begin: int, end: int, into: Array) -> None:
-    """Rows of all B side by side, without their weights: to multiply here would take longest.
+    """Copy rows of all B side by side, without their weights, which are applied later for speed.
 
-    Terms of equal rank are put there together, some rows at a time: that is twice as fast as one
-    after another.
+    Terms of equal rank are copied together, some rows at a time, which is twice as fast.
     """
     count, at = end - begin, 0
     for rank, run in groupby(terms, key=lambda term: term.rank):
@@ -222,13 +209,13 @@ def _fill_rows(terms: Sequence[Term], begin: int, end: int, into: Array) -> None
         for term, part in zip(alike, below, strict=True):
             part[:] = term.rows(begin, end, _READ.take(count * rank))
         beside = into[:, at : at + len(alike) * rank].reshape(count, len(alike), rank)
-        for first, behind in blocks(count, SIDE):
+        for first, behind in split_range(count, SIDE):
             beside[first:behind] = below[:, first:behind].transpose(1, 0, 2)
         at += len(alike) * rank
 
 
 def _fill_columns(terms: Sequence[Term], begin: int, end: int, into: Array) -> None:
-    """Columns of all A below one another."""
+    """Copy columns of all A below one another."""
     at = 0
     for term in terms:
         room = _READ.take(term.rank * (end - begin))
@@ -236,17 +223,17 @@ def _fill_columns(terms: Sequence[Term], begin: int, end: int, into: Array) -> N
         at += term.rank
 
 
-def _weights(terms: Sequence[Term]) -> Array:
+def _repeat_weights(terms: Sequence[Term]) -> Array:
     """The weight of each column of the stacked B."""
     return np.repeat([term.weight for term in terms], [term.rank for term in terms])
 
 
-def _block(rank: int) -> int:
+def _choose_block(rank: int) -> int:
     return max(64, BUDGET // rank)
 
 
-def _with_fixed_signs(a: Array, b: Array) -> Pair:
-    """Rows of A with their largest value positive: singular vectors may come with either sign."""
+def _fix_signs(a: Array, b: Array) -> Pair:
+    """Make the largest value of each row of A positive: an SVD may return either sign."""
     largest = a[np.arange(len(a)), np.argmax(np.abs(a), axis=1)]
     signs = np.where(largest < 0, -1.0, 1.0)
     return Pair(a * signs[:, None], b * signs)

@@ -1,4 +1,4 @@
-"""What an audit finds of one round."""
+"""The findings of an audit about one round."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -10,7 +10,7 @@ Verdict = Literal["equal", "differs", "cannot be"]
 
 @dataclass(kw_only=True)
 class Findings:
-    """What was found of one round; nothing: all is as it was written."""
+    """Findings about one round; without any, all is as it was written."""
 
     round: int
     """The round."""
@@ -21,7 +21,7 @@ class Findings:
     failed: bool = False
     """Whether too few updates passed the gate, so that nothing was merged."""
     wrong: list[str] = field(default_factory=list)
-    """What is not as it was written, or not as it must be."""
+    """Differences from what was written, or from what is required."""
     unknown: list[str] = field(default_factory=list)
     """What could not be checked."""
     signed: bool = False
@@ -29,7 +29,7 @@ class Findings:
 
     @property
     def verdict(self) -> Verdict:
-        """One word for it; a change outweighs what could not be checked."""
+        """The result in a word; a difference outweighs what could not be checked."""
         if self.wrong:
             return "differs"
         return "cannot be" if self.unknown else "equal"

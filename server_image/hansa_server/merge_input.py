@@ -1,9 +1,9 @@
-"""What a strategy is: a round's updates in, the next adapter out, one layer at a time.
+"""The interface of strategies: a round's updates in, the next adapter out, one layer at a time.
 
-A strategy is a function from a Task to a Merge. What needs all updates at once, for example
-distances between them, is done when it is called, in blocks; the Merge then makes one layer after
-another, from several threads. Memory is bounded by the largest tensor, not by the number of
-members. Equal members must give equal bytes: no clock, no dice, and no order but the sorted one.
+A strategy is a function from a MergeInput to a Merge. What needs all updates at once, for example
+distances between them, is done when it is called, in blocks; the Merge then makes single layers,
+called from several threads. Memory is bounded by the largest tensor, not by the number of members.
+Equal members must give equal bytes: use no clock, no random numbers, and keep the sorted order.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -39,7 +39,7 @@ class Update:
     file: TensorFile
     """Its tensors, with the names and shapes of the start adapter's trainable part."""
     weight: float = 1.0
-    """What it counts; the shares of all members are made from these."""
+    """Its weight; the members' shares are computed from their weights."""
     norm: float = 0.0
     """Frobenius norm of its change of the start adapter's tensors."""
     moments: TensorFile | None = None
@@ -48,7 +48,7 @@ class Update:
 
 @dataclass(frozen=True, kw_only=True)
 class MergeInput:
-    """What there is to merge."""
+    """What is merged in a round."""
 
     start: TensorFile
     """Trainable part of the global adapter that every update was trained from."""
@@ -63,7 +63,7 @@ class MergeInput:
     seed: int
     """The federation's seed."""
     state: TensorFile | None = None
-    """What the same strategy remembered with the start adapter; absent in its first round."""
+    """The state that the same strategy stored with the start adapter; None in its first round."""
 
     @cached_property
     def modules(self) -> list[str]:
@@ -73,16 +73,18 @@ class MergeInput:
     @cached_property
     def frozen_rank(self) -> int:
         """Rank of the frozen part."""
-        return self.frozen.layout[lora.names(self.modules[0]).a].shape[0] if self.frozen else 0
+        return (
+            self.frozen.layout[lora.tensor_names(self.modules[0]).a].shape[0] if self.frozen else 0
+        )
 
     @cached_property
     def rank(self) -> int:
         """Rank of the trainable part."""
-        return self.start.layout[lora.names(self.modules[0]).a].shape[0]
+        return self.start.layout[lora.tensor_names(self.modules[0]).a].shape[0]
 
     @property
     def step(self) -> float:
-        """The server step; `auto` has become a number before anything is merged."""
+        """The server step; `auto` is replaced by a number before anything is merged."""
         step = self.settings.server_step
         if isinstance(step, str):
             raise TypeError(f"server step {step} of a task that was not fitted")
@@ -91,12 +93,12 @@ class MergeInput:
     @cached_property
     def is_untrained(self) -> bool:
         """Whether the start's trainable part adds nothing yet: all its B are zero."""
-        names = (lora.names(module).b for module in self.modules)
+        names = (lora.tensor_names(module).b for module in self.modules)
         return not any(np.any(self.start.read(name)) for name in names)
 
     @cached_property
     def shares(self) -> list[float]:
-        """What each member counts, of 1 together."""
+        """The members' weights divided by their sum."""
         total = sum(update.weight for update in self.updates)
         return [update.weight / total for update in self.updates]
 
@@ -106,35 +108,35 @@ class Merged:
     """One layer of the result, before it is rounded to fp32."""
 
     trained: Pair
-    """The part that clients go on training, of the federation's rank."""
+    """The part that clients continue to train, of the federation's rank."""
     frozen: Pair | None = None
-    """The new frozen part; absent: it stays as it is."""
+    """The new frozen part; None: it stays as it is."""
     moments: Mapping[str, Pair] = field(default_factory=dict)
-    """What the strategy remembers for the next round, by name."""
+    """The strategy's state for the next round, by name."""
     whole: float = 0.0
     """Squared Frobenius norm of the B·A that was compressed; 0 where nothing was."""
     lost: float = 0.0
-    """The part of it that the compression cut away."""
+    """Squared Frobenius norm of the compression's error."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Merge:
-    """A strategy at work on one task."""
+    """What a strategy makes of one input."""
 
     layer: Callable[[str], Merged]
     """Makes one layer; called once for each, from any thread."""
     frozen_rank: int
     """Rank of the result's frozen part, the same in all layers."""
     moments: tuple[str, ...] = ()
-    """Names of what every layer remembers."""
+    """Names of the state that every layer has."""
     stretch: Callable[[int, int], Array] | None = None
-    """Makes values from one place of the result's data to another, instead of a layer; for rules
-    that know no layers, where all files lie alike."""
+    """Makes a range of the result's data instead of a layer; for rules that work value by value,
+    where all files have the same layout."""
 
 
 class Strategy(Protocol):
     """How updates become the next global adapter."""
 
     def __call__(self, task: MergeInput) -> Merge:
-        """The merge of a task; nothing of the result is computed yet."""
+        """Prepare the merge; nothing of the result is computed yet."""
         ...

@@ -1,4 +1,4 @@
-"""The moments that come with updates: copied and checked like these, and read input by input."""
+"""The second moments that come with updates: checking them, and reading those of an input."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,21 +14,21 @@ from hansa_server.gate import UpdateRefused
 from hansa_server.merge_input import Array
 
 TOLERANCE = 1e-3
-"""How far from right angles, and from length 1, directions may be."""
+"""How far directions may be from orthogonal, and from length 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Moments:
-    """One member's, of one input: values along some directions, and one size for all others."""
+    """A member's moments of one input: values along some directions, and one for all others."""
 
     read: Callable[[], Float32]
-    """Directions, one a row: the large part, which is read when it is needed and not kept."""
+    """Reads the directions, one in each row; they are large and not kept."""
     width: int
-    """How long they are."""
+    """Length of a direction."""
     values: Array
-    """What the input has along each beyond the rest."""
+    """The moment along each direction, less the rest."""
     rest: float
-    """What it has along every direction."""
+    """The moment along all other directions."""
 
     @property
     def trace(self) -> float:
@@ -36,10 +36,10 @@ class Moments:
         return float(self.values.sum() + self.rest * self.width)
 
 
-def open_checked(
+def open_moments(
     path: Path, known: Widths, rank: int, is_finite: bool, most_head: int = MAX_HEADER
 ) -> TensorFile:
-    """A member's file, or Refused where it holds no moments of these layers' inputs."""
+    """Open a member's file; UpdateRefused where it is invalid for these layers."""
     try:
         file = TensorFile(path, most=most_head)
     except AdapterError as error:
@@ -48,7 +48,7 @@ def open_checked(
         second_moments.check_layout(file.layout, known, rank)
         if not is_finite:
             raise UpdateRefused("moments", "a value is infinite or not a number")
-        for layers in second_moments.inputs(file.layout):
+        for layers in second_moments.parse_inputs(file.layout):
             check_input(file, layers)
     except AdapterError as error:
         file.close()
@@ -60,8 +60,8 @@ def open_checked(
 
 
 def check_input(file: TensorFile, layers: Sequence[str]) -> None:
-    """Sizes from 0 on, no direction smaller than the rest, directions at right angles."""
-    names = second_moments.names(layers)
+    """Values are not negative nor below the rest, and directions are orthogonal."""
+    names = second_moments.moment_names(layers)
     values, rest = file.read(names.values), float(file.read(names.rest)[0])
     smallest = float(values.min(initial=np.inf))
     if rest < 0 or smallest < rest or not float(values.sum()) + rest > 0:
@@ -78,9 +78,9 @@ def check_input(file: TensorFile, layers: Sequence[str]) -> None:
         raise UpdateRefused("moments", f"{names.vectors}: got directions that are {worst:g} off")
 
 
-def read(file: TensorFile, layers: Sequence[str]) -> Moments:
-    """One input's."""
-    names = second_moments.names(layers)
+def read_moments(file: TensorFile, layers: Sequence[str]) -> Moments:
+    """The moments of one input."""
+    names = second_moments.moment_names(layers)
     rest = float(file.read(names.rest)[0])
     return Moments(
         read=partial(file.read, names.vectors),

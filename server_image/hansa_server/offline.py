@@ -1,4 +1,4 @@
-"""Merging adapters that lie in folders: the strategies without a federation around them."""
+"""Merging adapters in local folders by the strategies, without a federation."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -8,31 +8,31 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from hansa.adapter import lora
-from hansa.adapter.peft_folder import Folder, open_folder, open_tensors
-from hansa.adapter.second_moments import widths
+from hansa.adapter.peft_folder import PeftFolder, open_folder, open_tensors
+from hansa.adapter.second_moments import input_widths
 from hansa.adapter.tensor_file import Shapes, TensorFile, TensorWriter
 from hansa.api import bucket_keys
-from hansa.api.aggregation import Aggregation, Strategy
-from hansa.api.diagnostics import Diagnostics
+from hansa.api.aggregation import Aggregation
+from hansa.api.bucket_documents import Diagnostics
 from hansa.core.errors import InputError, PermanentError
 from hansa_server import measure
 from hansa_server.diagnostics import diagnose
 from hansa_server.gate import UpdateRefused
-from hansa_server.measure import distance
+from hansa_server.measure import measure_distance
 from hansa_server.merge import WORKERS, MergeResult, merge
 from hansa_server.merge_input import MergeInput, Update
-from hansa_server.moments import open_checked
-from hansa_server.peftfolder import at_scale, write_config
+from hansa_server.moments import open_moments
+from hansa_server.peftfolder import rescale, write_config
 from hansa_server.strategies.flora import stacked
 from hansa_server.strategies.regmean import regmean_stacked
 
 UNEQUAL = frozenset({"svd", "flora", "regmean"})
 """Strategies that take adapters of unequal ranks and make one of any rank."""
 WEIGHED = frozenset({"mean", "weighted-mean", "svd", "flora", "fedex", "norm-balanced"})
-"""Strategies that weights mean something to."""
+"""Strategies that use weights."""
 MEANS = frozenset({"mean", "weighted-mean"})
-"""Strategies whose result shows by itself that a value was not finite."""
-OFFLINE: tuple[Strategy, ...] = (
+"""Strategies whose result is not finite if a value of an update is not."""
+OFFLINE = (
     "mean",
     "weighted-mean",
     "svd",
@@ -45,9 +45,9 @@ OFFLINE: tuple[Strategy, ...] = (
     "multi-krum",
     "norm-balanced",
 )
-"""The others need what only a federation has: rounds, and a start that all adapters share."""
+"""The others need a federation's rounds, or the start adapter that all updates share."""
 STACKED = {"flora": stacked, "regmean": regmean_stacked}
-"""Strategies that add to a frozen part in a federation: here all is one adapter."""
+"""Strategies that add to a frozen part in a federation, and make a single adapter here."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ class MergeOrder:
     folders: Sequence[Path]
     """The adapters."""
     weights: Sequence[float]
-    """What each counts, in the same order; empty: all alike."""
+    """The adapters' weights, in the same order; empty: equal."""
     settings: Aggregation
     """Strategy and its parameters."""
     rank: int | None = None
@@ -68,14 +68,14 @@ class MergeOrder:
 
 @dataclass(frozen=True, kw_only=True)
 class MergeOutcome:
-    """What was merged, and what came of it."""
+    """What was merged, and the result."""
 
-    folders: list[Folder]
+    folders: list[PeftFolder]
     """The adapters, sorted by their paths."""
     rank: int
     """Rank of the result."""
     result: MergeResult
-    """What the merge says."""
+    """The merge's figures."""
     diagnostics: Diagnostics | None
     """How the adapters relate to the result."""
 
@@ -92,24 +92,26 @@ def combine(order: MergeOrder, progress: Callable[[int, int], None] | None = Non
         if order.settings.strategy not in MEANS:
             check_finite(opened)
         scratch = Path(made)
-        task = _task(order, opened, [weight for _, weight in pairs], scratch, files)
+        task = _prepare_input(order, opened, [weight for _, weight in pairs], scratch, files)
         order.out.mkdir(parents=True, exist_ok=True)
         path = order.out / bucket_keys.ADAPTER
         strategy = STACKED.get(order.settings.strategy)
         try:
             result = merge(task, path, scratch / "state", progress, strategy)
-        except PermanentError:  # only what is not finite makes a merge fail
+        except PermanentError:  # a merge fails only because of values that are not finite
             check_finite(opened)
             raise
         rank = task.rank + result.frozen_rank
         write_config(opened[0], rank, opened[0].scale, order.out)
-        wanted = order.settings.diagnostics
-        diagnostics = _diagnosed(task, path, opened[0].scale) if wanted else None
+        diagnostics = None
+        if order.settings.diagnostics:
+            merged = files.enter_context(lora.open_file(path))
+            diagnostics = diagnose(task, merged, None, opened[0].scale)
     return MergeOutcome(folders=opened, rank=rank, result=result, diagnostics=diagnostics)
 
 
 def check_order(order: MergeOrder) -> None:
-    """Refuse what cannot be merged, before a file is opened."""
+    """Refuse invalid options before a file is opened."""
     strategy = order.settings.strategy
     if strategy not in OFFLINE:
         raise InputError(f"--strategy: got {strategy}, expected one of {', '.join(OFFLINE)}")
@@ -128,8 +130,8 @@ def check_order(order: MergeOrder) -> None:
         raise InputError(f"--out: got {order.out}, which is not empty, expected a new folder")
 
 
-def check_fit(order: MergeOrder, opened: Sequence[Folder]) -> None:
-    """Refuse adapters that do not belong together."""
+def check_fit(order: MergeOrder, opened: Sequence[PeftFolder]) -> None:
+    """Refuse adapters that cannot be merged with one another."""
     first = opened[0]
     for other in opened[1:]:
         if other.file.layout is first.file.layout:
@@ -146,8 +148,8 @@ def check_fit(order: MergeOrder, opened: Sequence[Folder]) -> None:
             )
 
 
-def check_finite(opened: Sequence[Folder]) -> None:
-    """Refuse an adapter that holds no numbers: it would spoil, or silently skew, the result."""
+def check_finite(opened: Sequence[PeftFolder]) -> None:
+    """Refuse an adapter with values that are not finite: it would spoil or skew the result."""
     with ThreadPoolExecutor(WORKERS) as pool:
         looks = list(pool.map(measure.is_finite, [folder.file for folder in opened]))
     for folder, is_finite in zip(opened, looks, strict=True):
@@ -155,22 +157,24 @@ def check_finite(opened: Sequence[Folder]) -> None:
             raise InputError(f"{folder.path}: got values that are infinite or no numbers")
 
 
-def _task(
+def _prepare_input(
     order: MergeOrder,
-    opened: Sequence[Folder],
+    opened: Sequence[PeftFolder],
     weights: Sequence[float],
     scratch: Path,
     files: ExitStack,
 ) -> MergeInput:
     scale = opened[0].scale
-    start = files.enter_context(_zeros(opened[0], _rank(order, opened), scratch / "start"))
+    start = files.enter_context(
+        _write_zeros(opened[0], _choose_rank(order, opened), scratch / "start")
+    )
     updates = []
     for index, (folder, weight) in enumerate(zip(opened, weights, strict=True)):
-        file = at_scale(folder, scale, scratch / f"{index}")
+        file = rescale(folder, scale, scratch / f"{index}")
         files.callback(file.close)
-        norm = distance(file, start) if order.settings.strategy == "norm-balanced" else 0.0
+        norm = measure_distance(file, start) if order.settings.strategy == "norm-balanced" else 0.0
         name = str(folder.path)
-        moments = _moments(folder, files) if order.settings.needs_moments else None
+        moments = _open_moments(folder, files) if order.settings.needs_moments else None
         updates.append(
             Update(environment=name, file=file, weight=weight, norm=norm, moments=moments)
         )
@@ -178,14 +182,14 @@ def _task(
     return MergeInput(start=start, updates=updates, settings=order.settings, round=1, seed=0)
 
 
-def _moments(folder: Folder, files: ExitStack) -> TensorFile:
-    """The file beside an adapter, which a federation's client writes."""
+def _open_moments(folder: PeftFolder, files: ExitStack) -> TensorFile:
+    """The moments beside an adapter, which a federation's client writes."""
     path = folder.path / bucket_keys.MOMENTS
     try:
         with TensorFile(path) as file:
             is_sound = measure.is_finite(file)
             rank = max((entry.shape[0] for entry in file.layout.values()), default=1)
-        made = open_checked(path, widths(folder.file.shapes), rank, is_finite=is_sound)
+        made = open_moments(path, input_widths(folder.file.shapes), rank, is_finite=is_sound)
     except OSError as error:
         raise InputError(
             f"{folder.path}: got no {bucket_keys.MOMENTS} ({error.strerror}), expected the "
@@ -208,23 +212,18 @@ def _check_inputs(updates: Sequence[Update]) -> None:
             raise InputError(f"{got}: got moments of other inputs than {first} has")
 
 
-def _rank(order: MergeOrder, opened: Sequence[Folder]) -> int:
+def _choose_rank(order: MergeOrder, opened: Sequence[PeftFolder]) -> int:
     ranks = [folder.rank for folder in opened]
     if order.settings.strategy in STACKED:
         return min(sum(ranks), order.rank or sum(ranks))
     return order.rank or max(ranks)
 
 
-def _zeros(like: Folder, rank: int, path: Path) -> TensorFile:
-    """An adapter of zeros: what all changes are measured from."""
+def _write_zeros(like: PeftFolder, rank: int, path: Path) -> TensorFile:
+    """An adapter of zeros, from which all changes are measured."""
     shapes: Shapes = {}
     for module, (out, width) in like.sizes().items():
-        names = lora.names(module)
+        names = lora.tensor_names(module)
         shapes[names.a], shapes[names.b] = (rank, width), (out, rank)
     TensorWriter(path, shapes).close()
     return open_tensors(path)
-
-
-def _diagnosed(task: MergeInput, path: Path, scale: float) -> Diagnostics:
-    with lora.open_file(path) as result:
-        return diagnose(task, result, None, scale)

@@ -1,15 +1,15 @@
-"""PEFT adapters of anybody's brought to one scale, and the config of what they are merged into."""
+"""PEFT adapters from other tools: bringing them to one scale, and the merged adapter's config."""
 
 import json
 from pathlib import Path
 
 from hansa.adapter import lora
-from hansa.adapter.peft_folder import Folder
+from hansa.adapter.peft_folder import PeftFolder
 from hansa.adapter.tensor_file import TensorFile, TensorWriter
 from hansa.api import bucket_keys
 
 
-def at_scale(folder: Folder, scale: float, path: Path) -> TensorFile:
+def rescale(folder: PeftFolder, scale: float, path: Path) -> TensorFile:
     """The adapter's tensors in fp32 for that scale: its own file, or a copy at `path`."""
     if folder.scale == scale and folder.dtypes == ["F32"]:
         return folder.file
@@ -21,7 +21,7 @@ def at_scale(folder: Folder, scale: float, path: Path) -> TensorFile:
     return lora.open_file(path)
 
 
-def write_config(like: Folder, rank: int, scale: float, folder: Path) -> None:
+def write_config(like: PeftFolder, rank: int, scale: float, folder: Path) -> None:
     """The config of a merged adapter: the first one's, with its own rank and alpha."""
     alpha = scale * rank
     document = {

@@ -1,4 +1,4 @@
-"""A strategy that a package brings: what it subclasses, and what is asked of what it gives back."""
+"""The base class of strategies, builtin or from packages, and checks of what they return."""
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
@@ -10,7 +10,7 @@ from hansa_server.merge_input import Merge, Merged, MergeInput, Strategy
 
 
 class StrategyPlugin(plugins.StrategyFacts, ABC):
-    """A rule that merges updates, with the interface of the builtin ones.
+    """A rule that merges updates.
 
         class Midrange(StrategyPlugin):
             class Options(plugins.Options):
@@ -18,17 +18,17 @@ class StrategyPlugin(plugins.StrategyFacts, ABC):
 
             def merge(self, task): ...
 
-    `self.options` has the options of the spec. Every member counts the same (`weight` is 1), and
-    silos send nothing but their updates. Equal members must give equal bytes: no clock, no dice.
+    `self.options` has the options of the spec. Every member has the weight 1, and silos send
+    nothing but their updates. Equal members must give equal bytes: use no clock and no randomness.
     """
 
     @abstractmethod
     def merge(self, task: MergeInput) -> Merge:
-        """The merge of a task; it makes one layer at a time, called from any thread."""
+        """Prepare a merge, which makes one layer at a time, called from any thread."""
 
 
 def get(settings: Aggregation) -> Strategy:
-    """The strategy of a package that the settings name, with its options and its step checked."""
+    """The strategy that the settings name, with its options and its step checked."""
     plugin = plugins.make(plugins.STRATEGY, settings.strategy, settings.options)
     if not isinstance(plugin, StrategyPlugin):
         raise PermanentError(
@@ -38,13 +38,13 @@ def get(settings: Aggregation) -> Strategy:
     plugins.check_strategy(plugin, settings)
 
     def merge(task: MergeInput) -> Merge:
-        return _guarded(plugin.merge(task), settings.strategy)
+        return _guard(plugin.merge(task), settings.strategy)
 
     return merge
 
 
-def _guarded(made: Merge, name: str) -> Merge:
-    """The plug-in's merge, which says whose fault it is when it makes something else."""
+def _guard(made: Merge, name: str) -> Merge:
+    """The plug-in's merge with checks of its type and of each layer."""
 
     def of_kind(kind: type, value: object, what: str) -> None:
         if not isinstance(value, kind):

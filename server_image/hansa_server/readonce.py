@@ -1,7 +1,4 @@
-"""A store that is read once and never written: what came over the wire is kept on this disk.
-
-An audit looks at an object to check its digest, and once more to merge it again.
-"""
+"""A read-only store that caches objects on this disk: an audit hashes each and merges it again."""
 
 import itertools
 import os
@@ -12,29 +9,26 @@ from hansa.core.errors import Corrupt, PermanentError
 from hansa.store.base import ForwardingStore, ObjectStore, Watch
 
 PIECE = 2**20
-"""Bytes of a kept file that are shown at a time."""
+"""Bytes of a cached file that are passed to a watch at a time."""
 
 
-class Kept(NamedTuple):
-    """An object's file."""
+class CachedObject(NamedTuple):
+    """The cached file of an object."""
 
     path: Path
-    """Where it is."""
     sha256: str
-    """Digest of its bytes."""
     size: int
-    """Its length."""
 
 
 class ReadOnce(ForwardingStore):
-    """Another store, as far as it is read; `forget` makes room."""
+    """A store whose objects are downloaded once; `forget` frees space."""
 
     def __init__(self, store: ObjectStore, folder: Path) -> None:
         super().__init__(store)
         self._folder = folder
         self._folder.mkdir(exist_ok=True)
         self._numbers = itertools.count()
-        self._files: dict[str, Kept] = {}
+        self._files: dict[str, CachedObject] = {}
         self._documents: dict[str, bytes] = {}
 
     def get(self, key: str) -> bytes:
@@ -46,7 +40,7 @@ class ReadOnce(ForwardingStore):
         return self._documents[key]
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        """Some bytes of an object; a document that ends among them is kept."""
+        """A range of an object, which is cached if it is the whole object."""
         if key in self._files:
             with self._files[key].path.open("rb") as file:
                 file.seek(start)
@@ -66,7 +60,7 @@ class ReadOnce(ForwardingStore):
 
     def download(self, key: str, path: Path | None, size: int, watch: Watch | None = None) -> str:
         """Link an object's file to `path`; the sha256 of its bytes."""
-        kept = self._kept(key, size)
+        kept = self._fetch(key, size)
         if path:
             path.unlink(missing_ok=True)
             os.link(kept.path, path)
@@ -80,7 +74,7 @@ class ReadOnce(ForwardingStore):
 
     def digest(self, key: str, size: int) -> str:
         """The sha256 of an object of that size."""
-        return self._kept(key, size).sha256
+        return self._fetch(key, size).sha256
 
     def put_if_absent(self, key: str, data: bytes) -> None:
         """Refused: an audit changes nothing."""
@@ -95,17 +89,19 @@ class ReadOnce(ForwardingStore):
         raise PermanentError(f"{key}: got something to remove, expected only reading")
 
     def forget(self, root: str) -> None:
-        """Give the room of all files below a root back."""
+        """Delete the cached objects below a root."""
         for key in [key for key in self._files if key.startswith(root)]:
             self._files.pop(key).path.unlink()
         for key in [key for key in self._documents if key.startswith(root)]:
             del self._documents[key]
 
-    def _kept(self, key: str, size: int) -> Kept:
+    def _fetch(self, key: str, size: int) -> CachedObject:
         kept = self._files.get(key)
         if kept is None:
             path = self._folder / f"{next(self._numbers):08d}"
-            self._files[key] = kept = Kept(path, self._store.download(key, path, size), size)
+            self._files[key] = kept = CachedObject(
+                path, self._store.download(key, path, size), size
+            )
         if kept.size != size:
             raise Corrupt(f"{key}: got {kept.size} bytes, expected {size}")
         return kept

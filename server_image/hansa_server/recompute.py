@@ -1,15 +1,12 @@
-"""A round's gate and merge once more: the same bytes come of it, or it is said which differ.
+"""Gating and merging a round again, to compare the result with what is stored.
 
-It does what the aggregator does, by the same functions, and stores nothing.
+It calls the aggregator's own functions, and stores nothing.
 """
 
 import hashlib
-from contextlib import ExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from hansa.adapter import lora
-from hansa.adapter.tensor_file import short
+from hansa.adapter.tensor_file import clip_printable
 from hansa.api import bucket_documents, bucket_keys
 from hansa.api.assignment import Assignment
 from hansa.api.bucket_documents import FederationDocument, GlobalManifest
@@ -18,35 +15,34 @@ from hansa.core.stopwatch import Stopwatch
 from hansa.store.audit_log import (
     AuditEntry,
     Mismatch,
-    Quiet,
-    blame,
-    first_difference,
+    QuietLog,
+    describe_first_difference,
+    raise_mismatch,
     rebuilt,
 )
 from hansa.store.base import ObjectStore
 from hansa.store.documents import parse
 from hansa_server import audit
-from hansa_server.folder import Workplace
-from hansa_server.masked import members_of
-from hansa_server.merge import result_shapes
-from hansa_server.round import Made, compute
+from hansa_server.folder import Workplace, open_workplace
+from hansa_server.masked import make_members
+from hansa_server.merge import compute_result_shapes
+from hansa_server.round import ComputedMerge, compute, make_config
 from hansa_server.stream import Members, TooFewMembers
 
 SAME = ("numpy", "machine")
-"""What must be the same for equal bytes to be promised."""
+"""What must be the same for results to have equal bytes."""
 
 
 def merge_again(
     store: ObjectStore, storage: S3, entry: AuditEntry, stored: GlobalManifest | None
 ) -> None:
-    """Gate and merge a round again; Differs or CannotBe unless all is as it is stored."""
-    assignment = assignment_of(entry, storage)
-    members = members_of(store, assignment, Quiet("audit"))
-    with TemporaryDirectory(prefix="hansa-") as folder, ExitStack() as files:
-        place = Workplace(Path(folder))
+    """Gate and merge a round again; Mismatch or NotRecomputable unless all is as stored."""
+    assignment = rebuild_assignment(entry, storage)
+    members = make_members(store, assignment, QuietLog("audit"))
+    with open_workplace() as place:
         try:
-            owner = _owner(store, storage) if entry.owner else None
-            made = compute(store, assignment, owner, members, place, files, Stopwatch())
+            owner = _read_owner(store, storage) if entry.owner else None
+            made = compute(store, assignment, owner, members, place, Stopwatch())
         except TooFewMembers as error:
             made = None
             if stored:
@@ -58,8 +54,8 @@ def merge_again(
             raise Mismatch("too few updates passed the gate, but now enough do")
 
 
-def assignment_of(entry: AuditEntry, storage: S3) -> Assignment:
-    """What the aggregator was given, as far as its result follows from it."""
+def rebuild_assignment(entry: AuditEntry, storage: S3) -> Assignment:
+    """The aggregator's assignment, as far as its result depends on it."""
     inputs = dict(entry.inputs)
     settings = {**entry.settings, "aggregation": inputs.pop("aggregation", {})}
     if "stepFactor" in inputs:
@@ -82,7 +78,7 @@ def assignment_of(entry: AuditEntry, storage: S3) -> Assignment:
     return assignment.model_copy(update=pinned)
 
 
-def _owner(store: ObjectStore, storage: S3) -> FederationDocument:
+def _read_owner(store: ObjectStore, storage: S3) -> FederationDocument:
     key = bucket_keys.federation(storage.prefix)
     return parse(FederationDocument, key, store.get(key))
 
@@ -93,7 +89,9 @@ def _compare_refusals(entry: AuditEntry, members: Members) -> None:
     for name in sorted({*then, *now}):
         if then.get(name) != now.get(name):
             got, expected = now.get(name, "passed"), then.get(name, "passed")
-            raise Mismatch(f"the gate says {got} of {name}'s update, the entry {short(expected)}")
+            raise Mismatch(
+                f"the gate says {got} of {name}'s update, the entry {clip_printable(expected)}"
+            )
 
 
 def _compare_result(
@@ -101,10 +99,10 @@ def _compare_result(
     assignment: Assignment,
     entry: AuditEntry,
     stored: GlobalManifest,
-    made: Made,
+    made: ComputedMerge,
     place: Workplace,
 ) -> None:
-    """Numbers first: a step of another length explains every tensor that differs."""
+    """Numbers are compared first: another server step explains every tensor that differs."""
     for name, got, expected in (
         ("baseModel", made.base_model, stored.base_model),
         ("serverStep", made.task.step, stored.server_step),
@@ -114,23 +112,19 @@ def _compare_result(
             _blame(entry, f"{name}: got {got}, the manifest says {expected}")
     prefix = assignment.storage.prefix
     folder = bucket_keys.global_folder(prefix, assignment.round)
-    shapes = result_shapes(made.task, made.result.frozen_rank)
-    config = lora.config(
-        assignment.adapter,
-        assignment.model.source,
-        lora.target_names(shapes),
-        made.result.frozen_rank,
-    )
+    shapes = compute_result_shapes(made.task, made.result.frozen_rank)
+    config = make_config(assignment, shapes, made.result)
     made_files = {
-        bucket_keys.ADAPTER: _sha256(place.result),
+        bucket_keys.ADAPTER: _hash_file(place.result),
         bucket_keys.CONFIG: bucket_documents.sha256(config),
     }
     if made.result.has_state:
-        made_files[bucket_keys.STATE] = _sha256(place.next_state)
+        made_files[bucket_keys.STATE] = _hash_file(place.next_state)
     if made_files.keys() != stored.files.keys():
         odd = min(made_files.keys() ^ stored.files.keys())
         raise Mismatch(
-            f"{folder}{short(odd)}: a merge of these updates has no such file, or misses it"
+            f"{folder}{clip_printable(odd)}: a merge of these updates has no such file, "
+            "or misses it"
         )
     for name, digest in made_files.items():
         if digest == stored.files[name].sha256:
@@ -140,13 +134,13 @@ def _compare_result(
         mine = place.result if name == bucket_keys.ADAPTER else place.next_state
         theirs = place.whole.with_name("stored.safetensors")
         store.download(folder + name, theirs, stored.files[name].size)
-        _blame(entry, f"{folder}{name}: {first_difference(mine, theirs)}")
+        _blame(entry, f"{folder}{name}: {describe_first_difference(mine, theirs)}")
 
 
 def _blame(entry: AuditEntry, what: str) -> None:
-    blame(what, entry.made_with, audit.made_with(), SAME)
+    raise_mismatch(what, entry.made_with, audit.describe_versions(), SAME)
 
 
-def _sha256(path: Path) -> str:
+def _hash_file(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

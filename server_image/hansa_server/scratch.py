@@ -1,4 +1,4 @@
-"""Updates on disk: copied from the store once, hashed and looked at on the way."""
+"""Updates on disk: copied from the store once, and hashed and checked during the copy."""
 
 from pathlib import Path
 
@@ -7,32 +7,31 @@ import numpy as np
 from hansa.adapter import lora
 from hansa.adapter.tensor_file import Float32
 from hansa.api.bucket_documents import FileEntry
-from hansa.core.errors import Corrupt, NotFound, Unopened
+from hansa.core.errors import Corrupt, NotFound, UnsealError
 from hansa.store.base import ObjectStore, Watch
 from hansa_server import elementwise, gate
 from hansa_server.gate import UpdateRefused
 
 FIRST_READ = 64 * 2**10
-"""Bytes of an adapter read to learn its shapes; most headers fit."""
+"""Bytes of an adapter that are read for its shapes; most headers fit."""
 
 
-class Glance:
-    """A look at a file's values as they pass, which saves reading the whole file once more.
+class ValueCheck:
+    """A check of a file's values while it is copied, which saves reading the file again.
 
-    It takes what follows the head for fp32 and trusts nothing else: of a file that is no adapter
-    it says nothing, and whoever opens the file refuses it.
+    It takes all bytes behind the header for fp32; opening the file checks whether it is an adapter.
     """
 
     def __init__(self) -> None:
         self.is_finite = True
-        """Whether every value so far is a number."""
+        """Whether every value so far is finite."""
         self.is_bounded = True
-        """Whether every one is of a size that an adapter's may have."""
+        """Whether every absolute value so far is within the gate's limit."""
         self._head = -1
         self._rest = b""
 
     def __call__(self, begin: int, piece: bytes) -> None:
-        """See a piece, in order; byte 0 begins anew."""
+        """Check the next piece; byte 0 starts over."""
         if begin == 0:
             self.is_finite, self.is_bounded, self._head, self._rest = True, True, -1, b""
         data = self._rest + piece if self._rest else piece
@@ -46,12 +45,12 @@ class Glance:
         count = (len(data) - skipped) // _FLOAT.itemsize
         self._rest = data[skipped + count * _FLOAT.itemsize :]
         values = np.frombuffer(data, _FLOAT, count, skipped) if count else _NONE
-        self._look(values)
+        self._check(values)
 
-    def _look(self, values: Float32) -> None:
+    def _check(self, values: Float32) -> None:
         with np.errstate(invalid="ignore", over="ignore"):
             if np.dot(values, values) < (gate.MOST_VALUE / 2) ** 2:
-                return  # as a rule: then no value is larger, nor anything but a number
+                return  # the usual case: then every value is finite and small enough
             self.is_bounded = self.is_bounded and bool(np.all(np.abs(values) <= gate.MOST_VALUE))
         self.is_finite = self.is_finite and elementwise.is_finite(values)
 
@@ -62,21 +61,21 @@ _NONE = np.empty(0, np.float32)
 
 
 def read_head(store: ObjectStore, key: str, most: int = lora.MAX_HEADER) -> bytes:
-    """The head of an adapter's file, which tells its shapes; nothing verifies these bytes."""
+    """The header of an adapter's file, which has its shapes; nothing verifies these bytes."""
     head = store.get_range(key, 0, FIRST_READ)
     needed = lora.head_size(head, most)
     if needed > len(head):
         head = store.get_range(key, 0, needed)
-    return head[:needed]  # without values: equal heads are parsed once
+    return head[:needed]  # without values, so that equal headers are parsed once
 
 
-def copy(store: ObjectStore, key: str, entry: FileEntry, path: Path) -> Glance:
-    """Copy an update's file to `path`; what a look at its values shows.
+def copy(store: ObjectStore, key: str, entry: FileEntry, path: Path) -> ValueCheck:
+    """Copy an update's file to `path` and check its values on the way.
 
-    Only the bytes that its manifest names are left there. A copy of another digest is made once
-    more: the way here may flip a bit, and an honest member should not be refused for it.
+    A copy with another digest is made again, so that no member is refused for a bit flipped in
+    transfer.
     """
-    glance = Glance()
+    glance = ValueCheck()
     fetch(store, key, entry, path, glance)
     return glance
 
@@ -84,15 +83,15 @@ def copy(store: ObjectStore, key: str, entry: FileEntry, path: Path) -> Glance:
 def fetch(
     store: ObjectStore, key: str, entry: FileEntry, path: Path, watch: Watch | None = None
 ) -> None:
-    """Copy a file that a manifest names to `path`, or Refused."""
+    """Copy a file that a manifest names to `path`; UpdateRefused where it is not that file."""
     try:
         got = store.download(key, path, entry.size, watch)
         if got != entry.sha256:
             got = store.download(key, path, entry.size, watch)
     except NotFound:
         raise UpdateRefused("file-missing", key) from None
-    except Unopened as error:
+    except UnsealError as error:
         raise UpdateRefused("sealed", error.message) from None
     except Corrupt as error:
         raise UpdateRefused("size", error.message) from None
-    gate.check_sha256(entry, got)
+    gate.require(got == entry.sha256, "sha256", f"got {got}, expected {entry.sha256}")

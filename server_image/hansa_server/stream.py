@@ -1,8 +1,8 @@
-"""The members of a round: their offers, the checks on them, and their files once they passed."""
+"""The members of a round: their manifests, the checks on them, and their files once they passed."""
 
 import json
 import statistics
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,14 +10,15 @@ from typing import TypeVar
 
 from hansa.adapter import lora
 from hansa.adapter import second_moments as moments_of
-from hansa.adapter.tensor_file import Shapes, TensorFile, data_size, most_head
+from hansa.adapter.tensor_file import Shapes, TensorFile, data_size, max_head_size
 from hansa.api import bucket_keys
 from hansa.api.assignment import AggregatorReport, Assignment
 from hansa.api.bucket_documents import Member, sha256
 from hansa.api.spec import Aggregation
-from hansa.core.errors import NotFound, TooFewUpdates, Unopened
+from hansa.api.strategies import RegMeanOptions, WeightedMeanOptions
+from hansa.core.errors import NotFound, TooFewUpdates, UnsealError
 from hansa.core.logs import Log
-from hansa.runtime.capacity import usable_cores
+from hansa.runtime.capacity import count_usable_cores
 from hansa.store.base import ObjectStore
 from hansa_server import gate, measure, moments, scratch
 from hansa_server.gate import OfferedUpdate, RefusalReason, UpdateRefused
@@ -25,27 +26,24 @@ from hansa_server.merge import Parts
 from hansa_server.merge_input import Update
 
 
-def parallel(cores: int) -> int:
-    """Requests to the store at a time; more than the cores can follow only hold each other up.
-
-    Sixteen cores were no faster with more than eight.
-    """
+def choose_parallelism(cores: int) -> int:
+    """Concurrent requests to the store; sixteen cores were no faster with more than eight."""
     return min(8, 2 * cores)
 
 
-PARALLEL = parallel(usable_cores())
-"""Those of this machine."""
+PARALLEL = choose_parallelism(count_usable_cores())
+"""Concurrent requests of this machine."""
 
 UNKNOWN_HEAD = 2 * 2**20
-"""Bytes of a header at most while nobody knows the shapes: room for some 20,000 tensors."""
+"""Maximum bytes of a header while the shapes are unknown: enough for about 20,000 tensors."""
 FEWEST_COMPARED = 3
-"""Members from which on one may be too far from the median: of two, neither is the odd one."""
+"""Fewest members for a comparison with their median: of two, neither is the outlier."""
 
 _T = TypeVar("_T")
 
 
 class TooFewMembers(TooFewUpdates):
-    """Too few updates passed; carries the report that tells the executor whose did not, and why."""
+    """Too few updates passed the gate; the report names the refused ones with their reasons."""
 
     def __init__(self, message: str, report: AggregatorReport) -> None:
         super().__init__(message, hint="the log has one line for each update that was refused")
@@ -66,64 +64,72 @@ class Members:
         self.offers: dict[str, OfferedUpdate] = {}
         """Members that no check has refused so far, sorted by environment."""
         self.refused: dict[str, RefusalReason] = {}
-        """Members that were, with the reason."""
+        """The reason for each refused member."""
 
     def read_manifests(self) -> None:
-        """Learn what each member offers; nothing large is read yet."""
+        """Read and check each member's manifest, and no other file."""
         members = sorted(self._assignment.members, key=lambda member: member.environment)
         named = {member.environment: member for member in members}
         with ThreadPoolExecutor(PARALLEL) as pool:
-            self.offers = self._each(pool, named, lambda name: self._offer(named[name]))
+            self.offers = self._map_members(pool, named, lambda name: self._read_offer(named[name]))
         self.require_enough()
 
     def agree_on_base_model(self, known: str | None) -> str:
-        """The run's base model: as the spec or an earlier round has it, or as most members do."""
+        """The run's base model: that of the spec, of an earlier round, or of most members."""
         digests = {name: offer.manifest.base_model for name, offer in self.offers.items()}
         pinned = self._assignment.model.sha256
-        expected = pinned or known or self._majority("base model", digests, "spec.model.sha256")
-        for environment, offer in list(self.offers.items()):
-            with self._gated(environment):
-                gate.check_base_model(offer, expected)
-        self.require_enough()
+        expected = (
+            pinned or known or self._require_majority("base model", digests, "spec.model.sha256")
+        )
+
+        def check(name: str) -> None:
+            # A difference of weights means something only on top of the same weights.
+            detail = f"got {digests[name]}, expected {expected}"
+            gate.require(digests[name] == expected, "base-model", detail)
+
+        self._check_each(digests, check)
         return expected
 
     def agree_on_shapes(self) -> Shapes:
-        """The adapter's shapes where no global adapter tells them: as the spec names them, or what
-        most headers say."""
+        """The adapter's shapes in the first round: those of the spec, or of most members."""
         with ThreadPoolExecutor(PARALLEL) as pool:
-            read = self._each(pool, self.offers, lambda name: self._read_shapes(self.offers[name]))
+            read = self._map_members(
+                pool, self.offers, lambda name: self._read_shapes(self.offers[name])
+            )
         self.require_enough()
         digests = {name: lora.shapes_digest(shapes) for name, shapes in read.items()}
         pinned = self._assignment.adapter.shapes
         remedy = "a new federation with spec.adapter.shapes"
-        agreed = pinned or self._majority("shapes of the adapter", digests, remedy)
-        for name, digest in digests.items() if pinned else ():
-            with self._gated(name):
-                gate.check_pinned_shapes(digest, agreed)
-        self.require_enough()
+        agreed = pinned or self._require_majority("shapes of the adapter", digests, remedy)
+
+        def check(name: str) -> None:
+            detail = f"got shapes of digest {digests[name]}, expected spec.adapter.shapes {agreed}"
+            gate.require(digests[name] == agreed, "shape", detail)
+
+        if pinned:  # else whoever has other shapes is refused when its file is compared
+            self._check_each(digests, check)
         return next(shapes for name, shapes in read.items() if digests[name] == agreed)
 
     def fetch(self, shapes: Shapes | None, prepare: Callable[[], Parts], folder: Path) -> Parts:
         """Copy every update into the folder, in parallel, and check what is in it.
 
-        The start adapter is prepared beside them, for only a copy has to be compared with it; its
-        parts are returned. No file is copied that is larger than `shapes` need; where they are not
-        known, all wait for the start's.
+        The start adapter is prepared at the same time, and its parts are returned. No file is
+        copied that is larger than `shapes` need; unknown shapes are those of the start.
         """
         with ThreadPoolExecutor(PARALLEL) as pool:
-            ready = pool.submit(prepare)  # first: whoever waits for it holds a thread
+            ready = pool.submit(prepare)  # first, since the others wait for it in their threads
             known = shapes or ready.result()[0].shapes
-            head = most_head(known)
+            head = max_head_size(known)
 
             def work(name: str) -> tuple[TensorFile, float]:
                 offer, path = self.offers[name], folder / f"{name}.safetensors"
                 gate.check_size(offer.entry, offer.entry.size, data_size(known) + head)
-                glance = scratch.copy(self._store, self._adapter_key(offer), offer.entry, path)
+                glance = scratch.copy(self._store, self._get_adapter_key(offer), offer.entry, path)
                 return self._examine(path, ready, glance, head)
 
-            for name, (file, norm) in self._each(pool, self.offers, work).items():
+            for name, (file, norm) in self._map_members(pool, self.offers, work).items():
                 self._files[name], self._norms[name] = file, norm
-        parts = ready.result()  # without a start no update is to blame for the round's end
+        parts = ready.result()  # an error here is no update's fault
         self.require_enough()
         self._check_norms()
         if self._assignment.settings.aggregation.needs_moments:
@@ -131,44 +137,49 @@ class Members:
         return parts
 
     def _fetch_moments(self, shapes: Shapes, folder: Path) -> None:
-        """Copy the moments of those whose updates count; most must agree on who reads what."""
-        rank = self._assignment.settings.aggregation.moments_rank
-        widths, head = moments_of.widths(shapes), 2 * most_head(shapes)
-        limit = moments_of.most_bytes(widths, rank) + head
+        """Copy the remaining members' moments; most must agree on which layers share an input."""
+        rank = self._assignment.settings.aggregation.read(RegMeanOptions).moments_rank
+        widths, head = moments_of.input_widths(shapes), 2 * max_head_size(shapes)
+        limit = moments_of.max_bytes(widths, rank) + head
 
         def work(name: str) -> TensorFile:
             entry, path = self.offers[name].manifest.files[bucket_keys.MOMENTS], folder / name
             gate.check_size(entry, entry.size, limit)
             glance = scratch.copy(
-                self._store, self._folder(name) + bucket_keys.MOMENTS, entry, path
+                self._store, self._get_folder(name) + bucket_keys.MOMENTS, entry, path
             )
             try:
-                return moments.open_checked(path, widths, rank, glance.is_finite, head)
+                return moments.open_moments(path, widths, rank, glance.is_finite, head)
             finally:
                 path.unlink()
 
         with ThreadPoolExecutor(PARALLEL) as pool:
-            self._moments = self._each(pool, list(self.offers), work)
+            self._moments = self._map_members(pool, list(self.offers), work)
         self.require_enough()
         heads = {
             name: sha256(json.dumps(file.shapes).encode()) for name, file in self._moments.items()
         }
-        usual = self._majority("inputs of the layers", heads, "the same base model everywhere")
-        for name, digest in heads.items():
-            with self._gated(name):
-                gate.check_inputs(digest == usual)
-        self.require_enough()
+        usual = self._require_majority(
+            "inputs of the layers", heads, "the same base model everywhere"
+        )
 
-    def _majority(self, what: str, answers: dict[str, str], remedy: str) -> str:
-        """What more than half of the members say; else the round ends with all answers.
+        def check(name: str) -> None:
+            # Moments are compared input by input: all members must mean the same inputs.
+            detail = "got other layers for an input than most members have"
+            gate.require(heads[name] == usual, "moments", detail)
 
-        A tie that went to whoever comes first would let one of two evict the other for good.
+        self._check_each(heads, check)
+
+    def _require_majority(self, what: str, answers: dict[str, str], remedy: str) -> str:
+        """The answer of more than half of the members; without one the round fails.
+
+        A tie must not be decided: one of two members could evict the other for good.
         """
-        agreed = gate.majority(answers.values())
+        agreed = gate.find_majority(answers.values())
         if agreed is not None:
             return agreed
         listed = ", ".join(f"{name} has {answer}" for name, answer in list(answers.items())[:8])
-        raise self._too_few(
+        raise self._make_too_few_error(
             f"{what}: {listed}; expected more than half of the members to have the same, "
             f"or {remedy}"
         )
@@ -176,33 +187,31 @@ class Members:
     def _check_norms(self) -> None:
         """Refuse updates that moved too far, by the spec's bound and then by the others' median."""
         settings = self._assignment.settings.aggregation
-        for name in list(self.offers):
-            with self._gated(name):
-                gate.check_norm(self._norms[name], settings.max_update_norm)
-        self.require_enough()
-        if len(self.offers) < FEWEST_COMPARED:
-            return
-        moving = [norm for name in self.offers if (norm := self._norms[name])]
-        median = statistics.median_low(moving) if moving else 0.0
-        for name in list(self.offers):
-            with self._gated(name):
-                gate.check_norm_ratio(self._norms[name], median, settings.max_norm_ratio)
-        self.require_enough()
+        most, ratio = settings.max_update_norm, settings.max_norm_ratio
 
-    def updates(self) -> list[Update]:
-        """What is merged, sorted by environment."""
+        def check(limit: float, shown: str) -> None:
+            self._check_each(self.offers, lambda n: gate.check_norm(self._norms[n], limit, shown))
+
+        if most is not None:
+            check(most, f"{most:g}")
+        if len(self.offers) >= FEWEST_COMPARED:
+            moving = [norm for name in self.offers if (norm := self._norms[name])]
+            median = statistics.median_low(moving) if moving else 0.0
+            check(ratio * median, f"{ratio:g} times the median {median:.6g}")
+
+    def list_updates(self) -> list[Update]:
+        """The updates to merge, sorted by environment."""
         settings = self._assignment.settings.aggregation
-        weights = _weights(settings, self.offers.values())
-        for (name, offer), weight in zip(self.offers.items(), weights, strict=True):
-            claimed = _claim(settings, offer)
-            if settings.strategy == "weighted-mean" and weight < claimed:
+        weights = _compute_weights(settings, self.offers.values())
+        for name, (claimed, weight) in zip(self.offers, weights, strict=True):
+            if weight < claimed:
                 self._log.warning(
                     "weight_capped",
                     environment=name,
                     claimed=int(claimed),
                     counted=round(weight),
                     message="it says that it has far more than the others, and counts less; where "
-                    "you trust that, raise aggregation.maxWeightRatio",
+                    "you trust that, raise aggregation.options.maxWeightRatio",
                 )
         return [
             Update(
@@ -212,25 +221,25 @@ class Members:
                 norm=self._norms[name],
                 moments=self._moments.get(name),
             )
-            for name, weight in zip(self.offers, weights, strict=True)
+            for name, (_, weight) in zip(self.offers, weights, strict=True)
         ]
 
     def close(self) -> None:
-        """Give the files back."""
+        """Close the files."""
         for file in (*self._files.values(), *self._moments.values()):
             file.close()
 
     def require_enough(self) -> None:
-        """End the round when too few members are left, naming each refusal."""
+        """Fail where too few members are left, naming each refusal."""
         if len(self.offers) >= self._assignment.minimum:
             return
         named = ", ".join(f"{name} ({reason})" for name, reason in sorted(self.refused.items()))
-        raise self._too_few(
+        raise self._make_too_few_error(
             f"{len(self.offers)} of {len(self._assignment.members)} updates passed the gate, "
             f"expected {self._assignment.minimum} or more; refused: {named or 'none'}"
         )
 
-    def _too_few(self, why: str) -> TooFewMembers:
+    def _make_too_few_error(self, why: str) -> TooFewMembers:
         return TooFewMembers(
             why,
             AggregatorReport(
@@ -239,11 +248,11 @@ class Members:
                 adapter="",
                 bytes=0,
                 members=[],
-                refused=self.refused_by_index(),
+                refused=self.list_refused(),
             ),
         )
 
-    def refused_by_index(self) -> list[tuple[int, str]]:
+    def list_refused(self) -> list[tuple[int, str]]:
         """Refusals as reports carry them."""
         names = self._assignment.environments
         return sorted(
@@ -252,15 +261,22 @@ class Members:
             if name in names  # a silo of a masked sum may have left since
         )
 
-    def _each(
+    def _check_each(self, names: Iterable[str], check: Callable[[str], None]) -> None:
+        """Refuse the members that fail a check; too few left end the round."""
+        for name in list(names):
+            with self._catch_refusal(name):
+                check(name)
+        self.require_enough()
+
+    def _map_members(
         self, pool: ThreadPoolExecutor, names: Iterable[str], work: Callable[[str], _T]
     ) -> dict[str, _T]:
-        """Work on many members at a time; refusals are noted in the order of their names."""
+        """Run `work` for many members at a time; refusals are recorded in the order of names."""
         done: dict[str, _T] = {}
         futures = {name: pool.submit(work, name) for name in names}
         try:
             for name, future in futures.items():
-                with self._gated(name):
+                with self._catch_refusal(name):
                     done[name] = future.result()
         except BaseException:
             pool.shutdown(cancel_futures=True)
@@ -268,7 +284,7 @@ class Members:
         return done
 
     @contextmanager
-    def _gated(self, environment: str) -> Iterator[None]:
+    def _catch_refusal(self, environment: str) -> Iterator[None]:
         try:
             yield
         except UpdateRefused as refused:
@@ -282,13 +298,13 @@ class Members:
                 detail=refused.detail,
             )
 
-    def _offer(self, member: Member) -> OfferedUpdate:
-        """A range holds all of a manifest that may be read, and takes one request instead of two.
+    def _read_offer(self, member: Member) -> OfferedUpdate:
+        """Read a manifest by range, which limits its size in a single request.
 
-        No checksum of the store covers a range: bytes of another digest are read once more, by the
-        verb that verifies them, before an honest member is refused for a bit flipped on the way.
+        The store's checksums do not cover a range. Bytes of another digest are read again with
+        checksums, so that no honest member is refused for a bit flipped in transfer.
         """
-        key = gate.manifest_key(self._assignment, member.environment)
+        key = gate.get_manifest_key(self._assignment, member.environment)
         try:
             data = self._store.get_range(key, 0, gate.MAX_MANIFEST + 1)
             gate.check_manifest_size(len(data))
@@ -299,67 +315,69 @@ class Members:
         return gate.read_manifest(data, member, self._assignment)
 
     def _read_shapes(self, offer: OfferedUpdate) -> Shapes:
-        """By the length that the manifest gives; a file of another one is refused when copied."""
-        key = self._adapter_key(offer)
+        """Shapes from a file's header; `fetch` refuses a file of another length than it says."""
+        key = self._get_adapter_key(offer)
         try:
             head = scratch.read_head(self._store, key, UNKNOWN_HEAD)
-            shapes = self._shapes(head, offer)
+            shapes = self._parse_shapes(head, offer)
         except NotFound:
             raise UpdateRefused("file-missing", key) from None
-        except Unopened as error:
+        except UnsealError as error:
             raise UpdateRefused("sealed", error.message) from None
         except lora.AdapterError as error:
-            raise gate.refusal(error) from None
+            raise gate.make_refusal(error) from None
         gate.check_shapes(shapes, self._assignment)
         return shapes
 
-    def _shapes(self, head: bytes, offer: OfferedUpdate) -> Shapes:
+    def _parse_shapes(self, head: bytes, offer: OfferedUpdate) -> Shapes:
         return lora.shapes(head, offer.entry.size)
 
     def _examine(
-        self, path: Path, ready: Future[Parts], glance: scratch.Glance, head: int
+        self, path: Path, ready: Future[Parts], glance: scratch.ValueCheck, head: int
     ) -> tuple[TensorFile, float]:
         file = gate.open_update(path, head)
-        path.unlink()  # an open file stays readable, and a kill leaves nothing behind
+        path.unlink()  # an open file stays readable, and a killed process leaves nothing behind
         try:
             start, _ = ready.result()
-            if file.layout is not start.layout:  # as a rule it is, for equal heads are read once
+            if file.layout is not start.layout:  # equal headers share one parsed layout
                 gate.check_shapes(file.shapes, self._assignment)
                 gate.check_same_shapes(file.shapes, start.shapes)
-            gate.check_finite(glance.is_finite)
+            # One NaN in one update would make the whole global adapter NaN.
+            gate.require(glance.is_finite, "not-finite")
             gate.check_bounded(glance.is_bounded)
-            gate.check_half(self._half, measure.changed_half(file, start, self._half))
+            changed = measure.find_changed_tensor(file, start, self._half)
+            detail = f"{changed} is not the start's, and only {self._half} is trained"
+            gate.require(not changed, "half", detail)
             if self._assignment.settings.aggregation.merges_factors(self._assignment.round):
-                gate.check_turned(measure.turned(file, start))
-            norm = measure.distance(file, start)
+                gate.check_turned(measure.find_turned_layer(file, start))
+            norm = measure.measure_distance(file, start)
         except BaseException:
             file.close()
             raise
         return file, norm
 
-    def _adapter_key(self, offer: OfferedUpdate) -> str:
-        return self._folder(offer.member.environment) + offer.file
+    def _get_adapter_key(self, offer: OfferedUpdate) -> str:
+        return self._get_folder(offer.member.environment) + offer.file
 
-    def _folder(self, environment: str) -> str:
+    def _get_folder(self, environment: str) -> str:
         prefix = self._assignment.storage.prefix
         return bucket_keys.update_folder(prefix, environment, self._assignment.round)
 
 
-def _claim(settings: Aggregation, offer: OfferedUpdate) -> float:
-    """What a member says that it has of what members are weighed by."""
-    counts = offer.manifest.counts
-    return float(counts.kept if settings.weight_by == "examples" else counts.succeeded)
+def _compute_weights(
+    settings: Aggregation, offers: Collection[OfferedUpdate]
+) -> list[tuple[float, float]]:
+    """What each member claims, and what it counts; all are 1 where nobody claims a count.
 
-
-def _weights(settings: Aggregation, offers: Iterable[OfferedUpdate]) -> list[float]:
-    """What each member counts; when none has anything to weigh, all count alike.
-
-    Counts are what members say of themselves: one counts at most maxWeightRatio times the median
-    of those that have any (of two, the lower), so that no claim takes the whole mean.
+    Nobody can check the counts. A weight is at most maxWeightRatio times the median of the counts
+    above 0 (of two, the lower), so that no claim can dominate the mean.
     """
-    claims = [_claim(settings, offer) for offer in offers]
-    known = [claim for claim in claims if claim]
-    if settings.strategy != "weighted-mean" or not known:
-        return [1.0] * len(claims)
-    most = settings.max_weight_ratio * statistics.median_low(known)
-    return [min(claim, most) for claim in claims]
+    claims: list[float] = []
+    if settings.strategy == "weighted-mean":
+        options = settings.read(WeightedMeanOptions)
+        counts = [offer.manifest.counts for offer in offers]
+        claims = [float(options.claim(each.kept, each.succeeded)) for each in counts]
+    if not any(claims):
+        return [(1.0, 1.0)] * len(offers)
+    most = options.max_weight_ratio * statistics.median_low([claim for claim in claims if claim])
+    return [(claim, min(claim, most)) for claim in claims]

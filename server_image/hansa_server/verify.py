@@ -1,10 +1,10 @@
-"""Checking a run by its audit log: the chain, every manifest and file it names, and the witnesses.
+"""Checking a run by its audit log: the chain, and every manifest and file that it names.
 
 What was changed makes a round differ; what was deleted, or may not be read, leaves it unchecked.
 
-Limits: where no silo runs elsewhere nothing is signed, and who may write everywhere in the bucket
-can rewrite the log and what silos saw of it together; the rounds that the federation's status still
-has would then differ, and the newest entry that it knows.
+Limits: nothing is signed where no silo runs elsewhere. Then anyone who can write everywhere in the
+bucket can rewrite the log together with what silos recorded of it; only the rounds and the newest
+entry that the federation's status still has would differ.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from hansa.adapter.tensor_file import short
+from hansa.adapter.tensor_file import clip_printable
 from hansa.api import bucket_documents, bucket_keys
 from hansa.api.bucket_documents import (
     AuditHead,
@@ -46,11 +46,11 @@ class Link:
 
 
 Again = Callable[[AuditEntry, GlobalManifest | None], None]
-"""Computes a round again: Mismatch or NotRecomputable where it does not come out as stored."""
+"""Computes a round again: Mismatch or NotRecomputable where the result is not as stored."""
 
 
-class Check:
-    """One look at a run's store."""
+class AuditCheck:
+    """A check of a run's store."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Check:
         self._broken: set[int] = set()
 
     def run(self, again: Again | None = None, only: int | None = None) -> list[Findings]:
-        """What there is to say of each round, in order; `only` looks into one round."""
+        """Findings of each round, in order; `only` restricts the check to one round."""
         self._check_chain()
         self._check_signatures()
         wanted = [round_ for round_ in sorted(self.log) if only in (None, round_)]
@@ -78,16 +78,16 @@ class Check:
             entry = self.log[round_].entry
             if entry and entry.round == round_:
                 self._check_round(entry, again)
-                self._make_room(round_)
+                self._forget_files(round_)
         self._check_rounds_without_entry()
         for round_ in self._adapters.keys() - self._findings.keys():
             text = "the federation's status has an adapter of it, and the store has none"
-            self._of(round_).wrong.append(text)
+            self._get_findings(round_).wrong.append(text)
         self._check_other_witnesses(only)
         return [self._findings[r] for r in sorted(self._findings) if only in (None, r)]
 
-    def _make_room(self, last: int) -> None:
-        """Keep the adapter that the next round starts from, as a rule, and no other file."""
+    def _forget_files(self, last: int) -> None:
+        """Drop the cached files that later rounds will not need, to limit disk use."""
         self._store.forget(bucket_keys.updates_root(self._prefix))
         for round_ in self.log:
             if round_ < last:
@@ -102,7 +102,7 @@ class Check:
 
     def _read_entry(self, round_: int) -> Link:
         key = bucket_keys.audit_entry(self._prefix, round_)
-        findings, data = self._of(round_), b""
+        findings, data = self._get_findings(round_), b""
         try:
             data = self._read(key)
             entry = parse(AuditEntry, key, data)
@@ -119,23 +119,23 @@ class Check:
         return Link(entry=entry, sha256=bucket_documents.sha256(data))
 
     def _check_chain(self) -> None:
-        before: int | None = None
-        for round_, link in self.log.items():
+        for before, (round_, link) in zip([None, *self.log], self.log.items(), strict=False):
             if link.entry:
                 self._check_link(round_, link.entry, before)
-            before = round_
 
     def _check_signatures(self) -> None:
-        """What the status and signed orders say of the log."""
+        """Compare the log with the federation's status and with signed orders."""
         if self._head:
             self._check_head(self._head, "the federation's status names")
         vouched.check_orders(self._letters, self._check_head)
         log = {round_: (link.entry, link.sha256) for round_, link in self.log.items()}
-        signed = vouched.signed_rounds(self._letters, log)
+        signed = vouched.find_signed_rounds(self._letters, log)
         for round_ in self.log:
-            findings = self._of(round_)
+            findings = self._get_findings(round_)
             findings.signed = round_ in signed
-            order = "" if findings.signed else vouched.left_out(self._letters, round_)
+            order = (
+                "" if findings.signed else vouched.find_contradicting_order(self._letters, round_)
+            )
             if order:
                 key = bucket_keys.audit_entry(self._prefix, round_)
                 findings.unknown.append(f"{key}: {order} is newer, and does not vouch for it")
@@ -145,48 +145,48 @@ class Check:
         previous = entry.previous
         if previous and self._check_head(previous, f"{key} follows"):
             if previous.round != before:
-                self._of(round_).wrong.append(
+                self._get_findings(round_).wrong.append(
                     f"{key}: follows round {previous.round}, expected {before}"
                 )
         elif not previous and before is not None:
-            self._of(round_).wrong.append(f"{key}: follows no entry, expected that of {before}")
+            self._get_findings(round_).wrong.append(
+                f"{key}: follows no entry, expected that of {before}"
+            )
 
     def _check_head(self, head: AuditHead, who: str) -> bool:
-        """Compare an entry with what another document says of it; whether it is there."""
+        """Compare an entry with what another document says of it; whether it exists."""
         key = bucket_keys.audit_entry(self._prefix, head.round)
         link = self.log.get(head.round)
         if not link:
-            self._of(head.round).wrong.append(f"{key}: is missing: it is what {who}")
+            self._get_findings(head.round).wrong.append(f"{key}: is missing: it is what {who}")
         elif link.sha256 != head.sha256:
-            self._of(head.round).wrong.append(f"{key}: is not what {who}")
+            self._get_findings(head.round).wrong.append(f"{key}: is not what {who}")
         return link is not None
 
     # -- one round --------------------------------------------------------------------------------
 
     def _check_round(self, entry: AuditEntry, again: Again | None) -> None:
-        findings = self._of(entry.round)
+        findings = self._get_findings(entry.round)
         findings.failed = entry.result is None
         findings.refused = [
-            Refusal(environment=short(r.environment), reason=short(r.reason)) for r in entry.refused
+            Refusal(environment=clip_printable(r.environment), reason=clip_printable(r.reason))
+            for r in entry.refused
         ]
-        with self._noting(findings):
-            self._check_owner(entry)
+        with self._note_errors(findings):
+            key = bucket_keys.federation(self._prefix)
+            if entry.owner and bucket_documents.sha256(self._read(key)) != entry.owner:
+                raise Mismatch(f"{key}: got other bytes than the entry names")
         made = self._check_result(entry, findings)
         refused = {refusal.environment for refusal in entry.refused}
         if entry.result:
             names = [member.environment for member in entry.members]
-            findings.merged = [short(name) for name in names if name not in refused]
+            findings.merged = [clip_printable(name) for name in names if name not in refused]
         for member in entry.members:
             is_refused = member.environment in refused
             self._check_update(entry, member, findings, is_refused=is_refused)
         if again and not findings.wrong and not findings.unknown:
-            with self._noting(findings):
+            with self._note_errors(findings):
                 again(entry, made)
-
-    def _check_owner(self, entry: AuditEntry) -> None:
-        key = bucket_keys.federation(self._prefix)
-        if entry.owner and bucket_documents.sha256(self._read(key)) != entry.owner:
-            raise Mismatch(f"{key}: got other bytes than the entry names")
 
     def _check_result(self, entry: AuditEntry, findings: Findings) -> GlobalManifest | None:
         folder = bucket_keys.global_folder(self._prefix, entry.round)
@@ -196,15 +196,15 @@ class Check:
                 findings.wrong.append(f"{key}: is there, but by the entry nothing was merged")
             return None
         self._broken.add(entry.round)
-        with self._noting(findings):
-            made = self._document(GlobalManifest, key, entry.result)
-            _check_words(entry, made, key)
+        with self._note_errors(findings):
+            made = self._read_document(GlobalManifest, key, entry.result)
+            _compare_manifest(entry, made, key)
             known = self._adapters.get(entry.round)
-            if known and known != _adapter(made):
+            if known and known != _get_adapter_digest(made):
                 raise Mismatch(f"{key}: names another adapter than the federation's status")
             count = len(findings.wrong) + len(findings.unknown)
             for name, file in made.files.items():
-                with self._noting(findings):
+                with self._note_errors(findings):
                     self._check_file(folder + name, file)
             if count == len(findings.wrong) + len(findings.unknown):
                 self._broken.discard(entry.round)
@@ -213,7 +213,7 @@ class Check:
         return None
 
     def _check_start(self, made: GlobalManifest) -> None:
-        """What the round went on from is what an earlier one has made."""
+        """The round started from the adapter that an earlier round made."""
         start = made.start
         if not start.round:
             return
@@ -223,30 +223,26 @@ class Check:
             )
         key = bucket_keys.global_folder(self._prefix, start.round) + bucket_keys.MANIFEST
         before = parse(GlobalManifest, key, self._read(key))
-        if _adapter(before) != start.sha256:
+        if _get_adapter_digest(before) != start.sha256:
             raise Mismatch(f"its start is another adapter than that of round {start.round}")
 
     def _check_update(
         self, entry: AuditEntry, member: Member, findings: Findings, *, is_refused: bool
     ) -> None:
-        """A member's manifest and files; why one was refused, the gate finds out again."""
+        """Check a member's manifest and files; merging again finds out why one was refused."""
         round_, name = entry.round, bucket_keys.masked_manifest(entry.epoch)
         folder = bucket_keys.update_folder(self._prefix, member.environment, round_)
-        with self._noting(findings, unless=is_refused):
-            document = self._document(UpdateManifest, folder + name, member.manifest)
+        with self._note_errors(findings, unless=is_refused):
+            document = self._read_document(UpdateManifest, folder + name, member.manifest)
             self._check_witness(member.environment, round_, document)
-            self._check_answer(round_, member, findings)
+            why, certain = vouched.explain_unanswered(
+                self._letters, member.environment, round_, member.manifest
+            )
+            if why:
+                (findings.wrong if certain else findings.unknown).append(why)
             for name, file in document.files.items():
-                with self._noting(findings, unless=is_refused):
+                with self._note_errors(findings, unless=is_refused):
                     self._check_file(folder + name, file)
-
-    def _check_answer(self, round_: int, member: Member, findings: Findings) -> None:
-        """The update of a silo that runs elsewhere is one that it has signed an answer for."""
-        why, certain = vouched.unanswered(
-            self._letters, member.environment, round_, member.manifest
-        )
-        if why:
-            (findings.wrong if certain else findings.unknown).append(why)
 
     # -- what belongs to no entry -----------------------------------------------------------------
 
@@ -254,70 +250,68 @@ class Check:
     def _committed(self) -> dict[str, int]:
         """Manifests of global adapters and their rounds."""
         root = bucket_keys.global_root(self._prefix)
-        rounds = {key: bucket_keys.number(root, key) for key in self._store.list(root)}
+        rounds = {key: bucket_keys.parse_round(root, key) for key in self._store.list(root)}
         return {
             k: r for k, r in rounds.items() if r is not None and k.endswith(bucket_keys.MANIFEST)
         }
 
     def _check_rounds_without_entry(self) -> None:
-        """The last one may be open.
+        """Report committed rounds without an entry; the last one may still be open.
 
-        One before it was not logged if a rollback stopped its aggregator before it could be, and
-        then no later round may have gone on from it.
+        An earlier one has no entry if a rollback stopped its aggregator before it could write one,
+        and then no later round may have started from it.
         """
         last = max(self.log, default=0)
-        starts = {_start(link.entry) for link in self.log.values() if link.entry}
+        starts = {_get_start_round(link.entry) for link in self.log.values() if link.entry}
         for key, round_ in self._committed.items():
             if round_ in self.log:
                 continue
-            findings = self._of(round_)
+            findings = self._get_findings(round_)
             why = f"{key}: no entry of the audit log names it"
             if round_ < last and round_ in starts:
                 findings.wrong.append(why)
-            elif round_ < last and not findings.wrong:
-                findings.unknown.append(f"{why}, and no later round went on from it")
             elif not findings.wrong:
-                findings.unknown.append(why)
+                more = ", and no later round continued from it" if round_ < last else ""
+                findings.unknown.append(why + more)
 
     def _check_other_witnesses(self, only: int | None) -> None:
-        """Updates that no entry names saw the log, too: late ones, and those of an open round.
+        """Check the log's head in updates that no entry names: late ones, or of an open round.
 
-        Where one round is looked into, those of the next round saw its entry.
+        Where only one round is checked, updates of the next round name its entry.
         """
         root = bucket_keys.updates_root(self._prefix)
         next_ = min((r for r in self.log if only is not None and r > only), default=None)
-        done = {(round_, m.environment) for round_, m in self._members() if round_ != next_}
-        with suppress(Denied):  # who may not list them could check no member, and knows it
+        done = {
+            (round_, member.environment)
+            for round_, link in self.log.items()
+            for member in (link.entry.members if link.entry and round_ != next_ else ())
+        }
+        with suppress(Denied):  # then no member could be checked, which is reported already
             for key in self._store.list(root):
                 environment, _, rest = key.removeprefix(root).partition("/")
-                round_ = bucket_keys.number("", rest)
+                round_ = bucket_keys.parse_round("", rest)
                 if (
                     key.endswith(bucket_keys.MANIFEST)
                     and round_
                     and (round_, environment) not in done
                 ):
-                    with suppress(Corrupt, NotFound):  # nobody counted on it
+                    with suppress(Corrupt, NotFound):  # it was not merged
                         document = parse(UpdateManifest, key, self._read(key))
                         self._check_witness(environment, round_, document)
 
-    def _members(self) -> Iterator[tuple[int, Member]]:
-        for round_, link in self.log.items():
-            for member in link.entry.members if link.entry else ():
-                yield round_, member
-
     def _check_witness(self, environment: str, round_: int, document: UpdateManifest) -> None:
-        """A silo that says what it cannot have seen is named for that, in its own round."""
-        head, who = document.audit, short(environment)
+        """Compare the log's head that a silo recorded in its update with the log."""
+        head, who = document.audit, clip_printable(environment)
         if head and head.round < round_:
             self._check_head(head, f"{who} saw in round {round_}")
         elif head:
-            self._of(round_).wrong.append(
+            self._get_findings(round_).wrong.append(
                 f"{who} names an entry of round {head.round}, a later one"
             )
 
     # -- reading ----------------------------------------------------------------------------------
 
-    def _of(self, round_: int) -> Findings:
+    def _get_findings(self, round_: int) -> Findings:
         return self._findings.setdefault(round_, Findings(round=round_))
 
     def _read(self, key: str) -> bytes:
@@ -326,9 +320,9 @@ class Check:
             raise Corrupt(f"{key}: got more than {MOST_BYTES} bytes, expected no more")
         return data
 
-    def _document(self, kind: type[Document], key: str, sha256: str) -> Document:
+    def _read_document(self, kind: type[Document], key: str, sha256: str) -> Document:
         if bucket_documents.sha256(self._read(key)) != sha256:
-            self._store.forget(key)  # the way here may flip a bit: once more
+            self._store.forget(key)  # a bit may have flipped in transfer: read again
         data = self._read(key)
         if bucket_documents.sha256(data) != sha256:
             raise Mismatch(f"{key}: got other bytes than the entry names")
@@ -341,27 +335,25 @@ class Check:
             raise Mismatch(f"{key}: got other bytes than its manifest names")
 
     @contextmanager
-    def _noting(self, findings: Findings, *, unless: bool = False) -> Iterator[None]:
-        """Note what is wrong, or could not be checked, and go on."""
+    def _note_errors(self, findings: Findings, *, unless: bool = False) -> Iterator[None]:
+        """Record what is wrong, or could not be checked, and continue."""
         try:
             yield
         except (Denied, NotRecomputable, KeyMissing, PluginMissing) as error:
-            findings.unknown.append(_visible(str(error)))
-        except (Mismatch, Corrupt) as error:
+            findings.unknown.append(_sanitize(str(error)))
+        except (Mismatch, Corrupt, NotFound) as error:
             if not unless:
-                findings.wrong.append(_visible(str(error)))
-        except NotFound as error:
-            if not unless:
-                findings.unknown.append(_visible(error.message))
+                noted = findings.unknown if isinstance(error, NotFound) else findings.wrong
+                noted.append(_sanitize(str(error)))
 
 
-def _adapter(made: GlobalManifest) -> str:
+def _get_adapter_digest(made: GlobalManifest) -> str:
     """Digest of the adapter that a manifest names."""
     return made.files[bucket_keys.ADAPTER].sha256 if bucket_keys.ADAPTER in made.files else ""
 
 
-def _start(entry: AuditEntry) -> int | None:
-    """Round whose adapter an entry's round went on from, as far as it names one."""
+def _get_start_round(entry: AuditEntry) -> int | None:
+    """The round whose adapter an entry's round started from, if it names one."""
     start = entry.inputs.get("start")
     round_ = start.get("round") if isinstance(start, dict) else None
     return round_ if isinstance(round_, int) else None
@@ -372,17 +364,17 @@ def _is_whole(entry: AuditEntry) -> bool:
     try:
         is_known = bucket_documents.fingerprint(entry.inputs) == entry.fingerprint
         return is_known and entry.sha256 == entry.digest()
-    except (ValueError, RecursionError):  # what cannot be written down again was not written by us
+    except (ValueError, RecursionError):  # cannot be serialised, so no aggregator wrote it
         return False
 
 
-def _visible(text: str) -> str:
-    """A sentence that may repeat a silo's names, fit for a terminal."""
+def _sanitize(text: str) -> str:
+    """The text without control characters, which names from silos may have."""
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
-def _check_words(entry: AuditEntry, made: GlobalManifest, key: str) -> None:
-    """The entry and the manifest tell the same story."""
+def _compare_manifest(entry: AuditEntry, made: GlobalManifest, key: str) -> None:
+    """Compare the entry with the round's manifest."""
     refused = {refusal.environment for refusal in entry.refused}
     merged = [member for member in entry.members if member.environment not in refused]
     for name, said, written in (

@@ -1,8 +1,8 @@
 """Signed letters against the audit log: which entries orders vouch for, which updates answers.
 
-An order vouches for the entry that it names and, by the chain, for all before it. One that no
-order names is found as soon as a later order was written: it was put there by somebody else, or by
-an aggregator that a rollback ended too late, whose entry the next order vouches for.
+An order vouches for the entry that it names and, by the chain, for all before it. An entry that no
+order names is found as soon as a later order was written: somebody else has put it there, or an
+aggregator that a rollback ended too late, whose entry the next order vouches for.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,17 +16,17 @@ CheckHead = Callable[[AuditHead, str], bool]
 
 
 def check_orders(letters: Sequence[Correspondence], check: CheckHead) -> None:
-    """Every entry that an order names must be there as it names it."""
+    """Compare every entry that an order names with the log."""
     for silo in letters:
         for order in silo.vouched:
             if order.head:
                 check(order.head, f"order {order.serial} to {silo.environment} names")
 
 
-def signed_rounds(
+def find_signed_rounds(
     letters: Sequence[Correspondence], log: Mapping[int, tuple[AuditEntry | None, str]]
 ) -> set[int]:
-    """Rounds whose entries orders vouch for: those that they name, and all that these follow."""
+    """Rounds whose entries are named by orders, and all rounds before them in the chain."""
     signed: set[int] = set()
     heads = [order.head for silo in letters for order in silo.vouched]
     for head in heads:
@@ -39,7 +39,7 @@ def signed_rounds(
     return signed
 
 
-def left_out(letters: Sequence[Correspondence], round_: int) -> str:
+def find_contradicting_order(letters: Sequence[Correspondence], round_: int) -> str:
     """The newest order that would have named an entry of this round, had there been one."""
     for silo in letters:
         newest = silo.vouched[-1] if silo.vouched else None
@@ -48,10 +48,10 @@ def left_out(letters: Sequence[Correspondence], round_: int) -> str:
     return ""
 
 
-def unanswered(
+def explain_unanswered(
     letters: Sequence[Correspondence], environment: str, round_: int, manifest: str
 ) -> tuple[str, bool]:
-    """Why a silo's update in an entry is not the silo's by its letters; whether that is certain."""
+    """Why a silo's letters do not confirm its update, and whether that is certain."""
     silo = next((each for each in letters if each.environment == environment), None)
     if silo is None or manifest in silo.updates.get(round_, ()):
         return "", False

@@ -10,13 +10,13 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from hansa.adapter import lora, second_moments
+from hansa.adapter import lora, second_moments, tensor_file
 from hansa.adapter.tensor_file import AdapterError
 from hansa.api import bucket_documents, bucket_keys, letters
 from hansa.api.assignment import ClientReport, EvaluateReport
 from hansa.api.bucket_documents import EvaluationDocument, Member, StartAdapter
 from hansa.api.reports import decode_report, encode_report
-from hansa.core.errors import Corrupt, Garbled
+from hansa.core.errors import Corrupt, InvalidDocument
 from hansa.crypto import dsse
 from hansa.members import mailbox
 from hansa.plan.federation import plan
@@ -26,8 +26,8 @@ from hansa_operator.observe import observe
 from hansa_server import gate
 from hansa_server import moments as server_moments
 from hansa_server.readonce import ReadOnce
-from hansa_server.recompute import assignment_of
-from hansa_server.verify import Check
+from hansa_server.recompute import rebuild_assignment
+from hansa_server.verify import AuditCheck
 from tests.attack import foreign
 from tests.support import mail
 from tests.support.builders import NOW, make_job, make_report
@@ -140,9 +140,9 @@ def read_evaluation(data: bytes) -> str:
     store, key = MemoryStore(), bucket_keys.evaluation(PREFIX, "maze", 1)
     store.put_if_absent(key, data)
     try:
-        document = documents.read(EvaluationDocument, store, key)
-        documents.read_whole(EvaluationDocument, store, key)
-    except Garbled as error:
+        document = documents.read_document(EvaluationDocument, store, key)
+        documents.read_with_checksum(EvaluationDocument, store, key)
+    except InvalidDocument as error:
         assert is_tame(error.message)
         return "refused"
     worth = document.effective()
@@ -222,7 +222,7 @@ def read_masked_head(data: bytes) -> str:
     """As the aggregator learns the shapes of a first round from what begins a masked update."""
     try:
         head = data[: lora.head_size(data, MOST_HEAD)]
-        lora.head_shapes(head)
+        lora.parse_head_shapes(head)
     except AdapterError as error:
         assert is_tame(error.message)
         return "refused"
@@ -238,17 +238,17 @@ def read_claim(data: bytes) -> str:
     """As the aggregator reads what stands where a silo claims its place in a sum."""
     store, place = MemoryStore(), (PREFIX, "maze", 1, 0)
     store.put_if_absent(bucket_keys.claim(*place), data)
-    standing = claims.put(store, *place, claims.TOMBSTONE)
+    standing = claims.put_claim(store, *place, claims.TOMBSTONE)
     return "taken" if standing.sha256 or standing.tombstone else "refused"
 
 
 def read_moments(data: bytes) -> str:
     """As the gate opens the moments that come with an update."""
-    known = second_moments.widths(SHAPES)
+    known = second_moments.input_widths(SHAPES)
     try:
-        with server_moments.open_checked(_file(data), known, 128, True, MOST_HEAD) as file:
-            for layers in second_moments.inputs(file.layout):
-                server_moments.read(file, layers).read()
+        with server_moments.open_moments(_file(data), known, 128, True, MOST_HEAD) as file:
+            for layers in second_moments.parse_inputs(file.layout):
+                server_moments.read_moments(file, layers).read()
     except gate.UpdateRefused as refusal:
         assert refusal.reason == "moments"
         return "refused"
@@ -265,13 +265,13 @@ def read_entry(data: bytes) -> str:
     store, key = MemoryStore(), bucket_keys.audit_entry(PREFIX, 2)
     store.objects = {**_run().objects, key: data}
     storage = full_round().assignment().storage
-    findings = Check(ReadOnce(store, Path(_FOLDER.name)), storage).run()
+    findings = AuditCheck(ReadOnce(store, Path(_FOLDER.name)), storage).run()
     second = next(each for each in findings if each.round == 2)
     for each in findings:
         refused = [text for r in each.refused for text in (r.environment, r.reason)]
         assert all(text.isprintable() for text in (*each.wrong, *each.unknown, *refused))
     try:
-        assignment_of(documents.parse(AuditEntry, key, data), storage)
+        rebuild_assignment(documents.parse(AuditEntry, key, data), storage)
     except (Corrupt, NotRecomputable):
         assert second.verdict != "equal"
     return "taken" if second.verdict == "equal" else "refused"
@@ -284,7 +284,7 @@ def _entry() -> Any:
 def read_envelope(data: bytes) -> str:
     """As a mailbox reads an object of a log, in which anybody with the bucket's key may write."""
     try:
-        letter, digest = letters.read(
+        letter, digest = letters.read_letter(
             letters.ORDERS,
             data,
             trusted=[mail.COORDINATOR.public],
@@ -292,16 +292,16 @@ def read_envelope(data: bytes) -> str:
             environment=mail.ENVIRONMENT,
             serial=1,
         )
-    except letters.NoLetter as refusal:
+    except letters.InvalidLetter as refusal:
         assert refusal.code in letters.FAULTS
         return "refused"
-    assert letter == mail.work().placed(1, ""), "nobody else has the key"
-    assert digest == letters.digest_of(letter)
+    assert letter == mail.work().place_at(1, ""), "nobody else has the key"
+    assert digest == letters.digest_letter(letter)
     return "taken"
 
 
 def _envelope() -> Any:
-    return _json(mail.sealed(letters.ORDERS, mail.work().placed(1, "")))
+    return _json(mail.sealed(letters.ORDERS, mail.work().place_at(1, "")))
 
 
 def _read_letter(log: letters.LetterLog, payload: bytes) -> str:
@@ -309,7 +309,7 @@ def _read_letter(log: letters.LetterLog, payload: bytes) -> str:
     key = mail.WRITERS[log.payload_type]
     box = mail.box(log)
     box.store.put_if_absent(
-        log.key("run", mail.ENVIRONMENT, 1), dsse.seal(key, log.payload_type, payload)
+        log.key("run", mail.ENVIRONMENT, 1), dsse.sign_envelope(key, log.payload_type, payload)
     )
     entry = box.look(1)
     if not isinstance(entry, mailbox.LogEntry):
@@ -345,7 +345,7 @@ TARGETS: dict[str, Target] = {
     "termination log": Target(read_last_words, _last_words, most=4096),
     "moments": Target(
         read_moments,
-        lambda: second_moments.encode(draw_moments(1, SHAPES)),
+        lambda: tensor_file.encode(draw_moments(1, SHAPES)),
         foreign.files,
         MOST_HEAD,
     ),
@@ -355,9 +355,9 @@ TARGETS: dict[str, Target] = {
     "audit entry": Target(read_entry, _entry),
     "envelope": Target(read_envelope, _envelope, most=letters.ORDERS.limit),
     "signed order": Target(
-        read_order, lambda: mail.work().placed(1, "").to_json(), most=letters.ORDERS.limit
+        read_order, lambda: mail.work().place_at(1, "").to_json(), most=letters.ORDERS.limit
     ),
     "signed answer": Target(
-        read_answer, lambda: mail.answer().placed(1, "").to_json(), most=letters.ANSWERS.limit
+        read_answer, lambda: mail.answer().place_at(1, "").to_json(), most=letters.ANSWERS.limit
     ),
 }

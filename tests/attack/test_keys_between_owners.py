@@ -54,7 +54,7 @@ class Between(LocalStore):
     """The bucket between two owners."""
 
     def _granted(self, name: str) -> list[access_grants.Grant]:
-        return access_grants.grants(FederationSpec.model_validate(SPEC), name)
+        return access_grants.list_grants(FederationSpec.model_validate(SPEC), name)
 
 
 @pytest.fixture(scope="module")

@@ -79,7 +79,7 @@ def test_each_party_gets_a_secret_where_its_federation_is(made: Objects) -> None
         name, data = each["metadata"]["name"], each["data"]
         federation = each["metadata"]["labels"]["hansa.dev/federation"]
         party = name.removeprefix(f"{federation}-")
-        agreed = consent.key(federation, "" if party == "aggregator" else party)
+        agreed = consent.build_key(federation, "" if party == "aggregator" else party)
         assert set(data) == {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", agreed}
         assert base64.b64decode(data["AWS_ACCESS_KEY_ID"]).decode() == name
         assert data["AWS_SECRET_ACCESS_KEY"] == users[name]

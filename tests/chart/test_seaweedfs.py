@@ -20,7 +20,7 @@ from botocore.parsers import ResponseParserError
 
 from hansa.api import bucket_keys
 from hansa.api.spec import S3
-from hansa.cli.policy import documents
+from hansa.cli.policy import build_policies
 from hansa.core.errors import Denied, StoreError
 from hansa.kubernetes.pod_policy import consent
 from hansa.local.objectstore import find_weed
@@ -67,9 +67,9 @@ def test_identities_are_those_of_the_embedded_store_with_what_hansa_policy_print
             if federation.get("secure") and party in federation["environments"]:
                 assert policies[name] == masking_policy(spec, party)
             else:
-                assert policies[name] == documents(spec, party)[0]
+                assert policies[name] == build_policies(spec, party)[0]
             [mine] = [each for each in users if each["name"] == name]
-            shape = access_grants.weed_identities(
+            shape = access_grants.seaweedfs_identities(
                 {name: []}, {name: pair(made, name), "r": ADMIN}, "r"
             )
             assert mine == shape["identities"][0]
@@ -89,7 +89,7 @@ def test_each_party_gets_a_secret_that_consents_where_its_federation_is(made: Ob
     for each in secrets:
         federation, name = labels(each)["hansa.dev/federation"], each["metadata"]["name"]
         party = name.removeprefix(f"{federation}-")
-        agreed = consent.key(federation, "" if party == "aggregator" else party)
+        agreed = consent.build_key(federation, "" if party == "aggregator" else party)
         assert set(each["data"]) == {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", agreed}
         where = "team-b" if federation == "other" else NAMESPACE
         assert each["metadata"]["namespace"] == where

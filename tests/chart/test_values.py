@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from hansa.core.errors import InputError
-from hansa_operator.settings import KINDS, Settings, parse, variable
+from hansa_operator.settings import KINDS, Settings, name_variable, parse_settings
 from tests.chart.charts import CHART, Objects, refusal, render
 
 CHANGED: dict[str, Any] = {
@@ -73,8 +73,8 @@ EXPECTED = Settings(
 
 def read(objects: Objects) -> Settings:
     data = objects.one("ConfigMap", "hansa-operator")["data"]
-    assert set(data) == {variable(name) for name in KINDS}
-    return parse(data)
+    assert set(data) == {name_variable(name) for name in KINDS}
+    return parse_settings(data)
 
 
 def test_every_setting_of_the_operator_is_reached_by_a_value() -> None:
@@ -112,10 +112,10 @@ def test_the_schema_has_the_bounds_of_the_settings(path: str, setting: str) -> N
         rule = rule["properties"][key]
     low, high = rule["minimum"], rule["maximum"]
     for fits in (low, high):
-        parse({variable(setting): str(fits)})
+        parse_settings({name_variable(setting): str(fits)})
     for wrong in (low - 1, high + 1):
         with pytest.raises(InputError):
-            parse({variable(setting): str(wrong)})
+            parse_settings({name_variable(setting): str(wrong)})
 
 
 def test_the_schema_and_the_values_list_the_same() -> None:

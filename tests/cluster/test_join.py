@@ -38,7 +38,7 @@ def test_its_result_is_that_of_a_local_run_and_the_cluster_has_nothing_of_the_si
     assert SIGNING in json.dumps(said), "the condition names the Secret of the key"
     patched = hansa.cluster.kubectl(
         *("patch", "secret", SIGNING, "--type=merge", "-p"),
-        json.dumps({"stringData": {consent.key(NAME, ""): consent.YES}}),
+        json.dumps({"stringData": {consent.build_key(NAME, ""): consent.YES}}),
     )
     assert patched.returncode == 0, patched.stderr
     with Join(_member(hansa, invited), folder / "silo", *_credentials(hansa, invited)) as silo:

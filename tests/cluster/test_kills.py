@@ -11,7 +11,7 @@ from tests.support import small
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
-BY_MOMENTS = {"strategy": "regmean", "momentsRank": 8}
+BY_MOMENTS = {"strategy": "regmean", "options": {"momentsRank": 8}}
 
 ONE_OF_EACH: list[tuple[Moment, str]] = [
     (kills.clients_run(1), "client"),

@@ -25,7 +25,7 @@ OWN_ADDRESS = ADDRESS.replace(".svc:", ".svc.cluster.local:")
 def secret(name: str, key: sealing.OpeningKey) -> Manifest:
     """A silo's masking key, also as one that seals, whose owner consents to its use."""
     pem = key.pem().decode()
-    data = {"masking.key": pem, "sealing.key": pem, consent.key(NAME, name): consent.YES}
+    data = {"masking.key": pem, "sealing.key": pem, consent.build_key(NAME, name): consent.YES}
     metadata = {"name": f"masks-{name}", "namespace": NAMESPACE}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": data}
 
@@ -51,7 +51,7 @@ def silo(name: str, key: sealing.OpeningKey) -> dict[str, Any]:
 def federation(hansa: Hansa) -> Iterator[Hansa]:
     """Four silos with keys of their own, one of which cannot start."""
     hansa.clear(NAME)
-    made = {name: sealing.new_key() for name in SILOS}
+    made = {name: sealing.generate_opening_key() for name in SILOS}
     hansa.cluster.apply(*(secret(name, key) for name, key in made.items()))
     manifest = hansa.manifest(
         NAME,

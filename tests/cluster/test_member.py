@@ -40,7 +40,7 @@ def test_its_result_is_that_of_a_local_run_and_its_experience_stays_its_own(
     hansa: Hansa, clinic: Cluster, tmp_path: Path, local_adapter: dict[str, bytes]
 ) -> None:
     invited = invite(hansa, tmp_path, NAME, SILO)
-    _consent(hansa.cluster, SIGNING, consent.key(NAME, ""))
+    _consent(hansa.cluster, SIGNING, consent.build_key(NAME, ""))
     hansa.apply(invited.federation)
     member = _member(invited)
     _give_secrets(hansa, clinic, invited)

@@ -3,7 +3,7 @@
 import pytest
 
 from hansa_worlds import contract, make
-from hansa_worlds.agentgym import DIALECTS
+from hansa_worlds.agentgym.dialects import DIALECTS
 from hansa_worlds.contract import CHECKS
 from tests.support.agentgym_games import GAMES
 from tests.support.agentgym_server import serving

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hansa.api import bucket_keys
-from hansa.api.courier_assignment import Box, CourierTask
+from hansa.api.courier_assignment import CourierAssignment, SiloMail
 from hansa.api.exchange import Cursor
 from hansa.api.letters import ANSWERS, ORDERS, LetterLog, Reference
 from hansa.api.spec import S3
@@ -266,8 +266,8 @@ def test_a_flood_in_one_silos_log_costs_a_courier_sixteen_looks_and_the_others_n
         store.put_if_absent(bucket_keys.answer(fresh_prefix, "maze", serial), b"garbage")
     hello = mail.hello().model_copy(update={"environment": "wordle"})
     mail.box(ANSWERS, store, prefix=fresh_prefix, environment="wordle").post(hello, Cursor(), SILO)
-    boxes = [Box(environment=name, public_keys=[SILO.public]) for name in ("maze", "wordle")]
-    task = CourierTask(
+    boxes = [SiloMail(environment=name, public_keys=[SILO.public]) for name in ("maze", "wordle")]
+    task = CourierAssignment(
         federation="fed",
         run=mail.RUN,
         storage=S3(bucket="bucket", prefix=fresh_prefix),
@@ -318,7 +318,7 @@ def test_each_party_writes_its_own_log_and_reads_the_others(exchange: Exchange) 
     reading = seen_by(exchange, access_grants.AGGREGATOR, ANSWERS).read(
         Cursor(), posted=posted.cursor
     )
-    assert [entry.letter for entry in reading.entries] == [reply.placed(1, "")]
+    assert [entry.letter for entry in reading.entries] == [reply.place_at(1, "")]
 
 
 @pytest.mark.slow

@@ -39,7 +39,7 @@ STORES: dict[str, Callable[[pytest.FixtureRequest], ObjectStore]] = {
 
 def all_sealed() -> ObjectStore:
     """One that seals every object, and not a silo's experience alone."""
-    store = ExperienceStore(MemoryStore(), "", "maze", [sealing.new_key()])
+    store = ExperienceStore(MemoryStore(), "", "maze", [sealing.generate_opening_key()])
     store._root = ""
     return store
 

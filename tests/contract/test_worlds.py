@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hansa.api.task_kinds import MOST_KINDS, public_names
+from hansa.api.worlds import BUILTIN
 from hansa_worlds import (
     DEMO_OPTIONS,
     Move,
@@ -18,8 +19,7 @@ from hansa_worlds import (
     names,
 )
 from hansa_worlds.contract import CHECKS, MOST_CALLS, WorldContractError
-from hansa_worlds.maze import Maze
-from hansa_worlds.registry import BUILTIN
+from hansa_worlds.maze.world import Maze
 
 DOORS = {"agentgym", "gymnasium", "mixed", "openenv", "proxy"}
 """Worlds of others, played through one of ours: they need options or packages."""

@@ -10,7 +10,7 @@ from tests.support.faults import FaultyProxy, Kind
 
 pytestmark = pytest.mark.slow
 
-BY_MOMENTS = {"strategy": "regmean", "momentsRank": 8}
+BY_MOMENTS = {"strategy": "regmean", "options": {"momentsRank": 8}}
 KILLS: list[tuple[Kind, str, str]] = [
     ("cut-request", "updates/maze/00001/moments.safetensors", "small-r1-maze-a1"),
     ("lose-answer", "updates/webshop/00001/moments.safetensors", "small-r1-webshop-a1"),

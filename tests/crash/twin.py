@@ -27,6 +27,6 @@ def _get(*which: Any) -> Any:
 
 if __name__ == "__main__":
     learners.get = _get
-    client.warm()
+    client.import_slow_modules()
     serve(client.run)
     sys.exit(0)

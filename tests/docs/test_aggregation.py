@@ -3,17 +3,17 @@
 import re
 import shlex
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
 from hansa.adapter import lora
 from hansa.api import bucket_keys
-from hansa.api.aggregation import Aggregation, Strategy
+from hansa.api.aggregation import Aggregation
 from hansa.api.spec import Adapter
+from hansa.api.strategies import BUILTIN
 from hansa.cli.main import main
 from hansa_server.gate import HELP
-from tests.support.merging import draw, shapes_of
+from tests.support.merging import draw, make_shapes
 from tools import poisoned_table
 
 TEXT = (Path(__file__).parents[2] / "docs" / "aggregation.md").read_text()
@@ -21,8 +21,9 @@ COMMANDS = re.findall(r"^\$ (hansa .*?)(?:  #.*)?$", TEXT, flags=re.MULTILINE)
 
 
 def test_every_strategy_parameter_and_refusal_is_named() -> None:
-    fields = {field.alias for field in Aggregation.model_fields.values()} - {"strategy"}
-    missing = [word for word in (*get_args(Strategy), *fields) if f"`{word}`" not in TEXT]
+    models = (Aggregation, *(entry.options for entry in BUILTIN.values()))
+    fields = {field.alias for model in models for field in model.model_fields.values()}
+    missing = [word for word in {*BUILTIN, *fields} - {"strategy"} if f"`{word}`" not in TEXT]
     assert missing == []
     assert [reason for reason, text in HELP.items() if f"| `{reason}` | {text} |" not in TEXT] == []
 
@@ -36,10 +37,10 @@ def test_its_commands_work(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for seed, name in enumerate("abc"):
-        tensors = draw(seed, shapes_of(4, (6, 5)))
+        tensors = draw(seed, make_shapes(4, (6, 5)))
         (tmp_path / name).mkdir()
         (tmp_path / name / bucket_keys.ADAPTER).write_bytes(lora.encode(tensors))
-        config = lora.config(Adapter(rank=4), "hf:a/b", lora.target_names(tensors))
+        config = lora.render_config(Adapter(rank=4), "hf:a/b", lora.target_names(tensors))
         (tmp_path / name / bucket_keys.CONFIG).write_bytes(config)
     assert len(COMMANDS) == 3
     for command in COMMANDS:

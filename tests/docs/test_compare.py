@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/compare.md").read_text()
 HERE, _, _ = PAGE.partition("## On a cluster")  # tests/cluster/test_compare.py types that part in
 VARIED = {
+    "aggregation.options",
     "aggregation.strategy",
     "aggregation.serverStep",
     "evaluation.everyRounds",

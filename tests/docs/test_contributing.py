@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md's ways to add a world, a strategy and a learner work as they are written.
+"""CONTRIBUTING.md's ways to add a world, a tracker, a strategy and a learner work as written.
 
 Each test takes the steps of one section, literally, in a copy of the tree: it writes the files and
 lines that the text shows, where the text says, and runs the text's commands.
@@ -145,3 +145,8 @@ def test_a_world_is_added_as_the_text_says(tree: Path) -> None:
     follow(tree, "Add a world")
     run(tree, ".venv/bin/hansa worlds sums -o json | grep '\"sums\"'")
     run(tree, "tools/python -m ruff check -q hansa worlds client_image")
+
+
+def test_a_tracker_is_added_as_the_text_says(tree: Path) -> None:
+    follow(tree, "Add a tracker")
+    run(tree, "tools/python -m ruff check -q hansa tests/contract")

@@ -14,7 +14,7 @@ import yaml
 from hansa.api.endpoint import ENV_API_KEY, Endpoint
 from hansa.api.spec import Exploration
 from hansa.core.http import STATUSES
-from hansa_client.endpoint.adapters import CALLS, DIGITS, OFFERED
+from hansa_client.endpoint.adapters import DIGITS, LOAD, LOADING, OFFERED, UNLOAD
 from tests.support import small
 from tests.support.served import served
 from tests.unit.hansa_operator.objects import build_job, make_federation
@@ -66,7 +66,7 @@ def test_every_engine_every_server_and_every_call_is_on_the_page() -> None:
     engines = get_args(Exploration.model_fields["engine"].annotation)
     servers = get_args(Endpoint.model_fields["server"].annotation)
     assert [each for each in (*engines, *servers) if f"| `{each}`" not in PAGE] == []
-    calls = [path for each in CALLS.values() for path in each]
+    calls = [f"{root}/{name}" for root in LOADING.values() for name in (LOAD, UNLOAD)]
     assert [path for path in calls if path not in PAGE] == []
     assert f"first {DIGITS} digits" in PAGE and f"`{OFFERED}FEDERATION" in PAGE
     assert {status for status in STATUSES if status < 500} == {408, 425, 429}

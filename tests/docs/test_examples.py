@@ -9,7 +9,7 @@ import pytest
 import yaml
 from kubernetes import client
 
-from hansa.cli.validate import summary
+from hansa.cli.validate import summarize
 from hansa.manifests.load import load
 from hansa_operator import podtemplate
 from hansa_operator.settings import Settings
@@ -29,8 +29,8 @@ def of_each_sidecar(test: Callable[..., None]) -> Callable[..., None]:
 )
 def test_every_manifest_is_valid_and_the_operator_takes_it(file: Path) -> None:
     federation = load(file, here=False)
-    assert summary(federation)
-    assert podtemplate.refusals(federation, Settings()) == []
+    assert summarize(federation)
+    assert podtemplate.list_violations(federation, Settings()) == []
 
 
 def test_the_exporter_is_made_of_fields_that_kubernetes_has() -> None:

@@ -18,11 +18,11 @@ from jsonschema import Draft4Validator
 
 from hansa.api.member_spec import MemberObject
 from hansa.cli.common import Format, print_data
-from hansa.kubernetes.member_view import refusals
+from hansa.kubernetes.member_view import list_violations
 from hansa.kubernetes.pod_policy.shapes import PodAllowlist
 from hansa.local.ports import claim_ports
 from hansa.manifests.load import load, load_member
-from hansa.members.invitation import invite, member_of, opened
+from hansa.members.invitation import build_member_manifest, invite, open_invitation
 from tests.support.mail import COORDINATOR, SILO
 from tests.support.processes import PATIENCE_SECONDS, children, cmdline, kill, until
 from tests.support.small import hansa
@@ -173,9 +173,9 @@ def test_the_examples_digests_are_those_of_its_model() -> None:
 
 def test_the_examples_member_is_made_by_hansa_member(capsys: pytest.CaptureFixture[str]) -> None:
     sealed = invite(load(EXAMPLE / "federation.yaml", here=False), "webshop", COORDINATOR)
-    invitation, signer = opened(sealed, "invitation.json")
+    invitation, signer = open_invitation(sealed, "invitation.json")
     assert signer == COORDINATOR.public
-    print_data(member_of(invitation, SILO.public, "webshop"), Format.YAML)
+    print_data(build_member_manifest(invitation, SILO.public, "webshop"), Format.YAML)
     own = re.search(r"<<END\n(.*?)END\n", WALK, re.DOTALL)
     assert own
     text = (EXAMPLE / "member.yaml").read_text()
@@ -202,11 +202,11 @@ def on_a_cluster() -> dict[str, Any]:
 
 
 def test_what_the_page_adds_on_a_cluster_is_all_that_the_operator_wants() -> None:
-    assert refusals(
+    assert list_violations(
         MemberObject.model_validate(yaml.safe_load((EXAMPLE / "member.yaml").read_text())),
         PodAllowlist(),
     )
-    assert refusals(MemberObject.model_validate(on_a_cluster()), PodAllowlist()) == []
+    assert list_violations(MemberObject.model_validate(on_a_cluster()), PodAllowlist()) == []
 
 
 def test_the_page_has_what_validate_says_of_the_silo_on_a_cluster(

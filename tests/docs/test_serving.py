@@ -109,7 +109,7 @@ def test_every_field_that_is_taken_is_on_the_page() -> None:
 
 
 def test_every_metric_is_on_the_page() -> None:
-    page = Metrics().exposition().decode()
+    page = Metrics().format_exposition().decode()
     names = {name.removesuffix("_created") for name in re.findall(r"# TYPE (\w+)", page)}
     assert [name for name in sorted(names) if f"`{name}" not in PAGE] == []
 

@@ -24,7 +24,7 @@ from hansa.api.bucket_documents import sha256
 from hansa.api.storage import Storage
 from hansa.cli.main import main
 from hansa.local.loop import open_embedded
-from hansa.local.results import with_storage
+from hansa.local.results import add_storage
 from hansa.local.rundir import RunDir
 from hansa.publish import source
 from tests.support import small
@@ -50,7 +50,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def server() -> Iterator[Hub]:
     with hub() as running:
-        base = model_card.local_folder("builtin:tiny")
+        base = model_card.find_local_folder("builtin:tiny")
         assert base
         files = {each.name: each.read_bytes() for each in base.iterdir() if each.is_file()}
         running.add("acme/tiny", {**files, model_card.NAME: b"---\nlicense: apache-2.0\n---\n"})
@@ -176,7 +176,7 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
-base = AutoModelForCausalLM.from_pretrained({str(model_card.local_folder("builtin:tiny"))!r})
+base = AutoModelForCausalLM.from_pretrained({str(model_card.find_local_folder("builtin:tiny"))!r})
 tokens = torch.arange(10, 30)[None]
 with torch.inference_mode():
     plain = base(tokens).logits
@@ -268,13 +268,13 @@ def test_a_federation_is_read_from_its_store_with_the_callers_credentials(
     run: Path, tmp_path: Path
 ) -> None:
     folder = RunDir(run)
-    federation = with_storage(folder.load(), folder)
+    federation = add_storage(folder.load(), folder)
     with open_embedded(folder, federation.spec) as store:
         place = Storage(s3=store.s3)
         spec = federation.spec.model_copy(update={"storage": place})
         credentials = small.write_credentials(tmp_path, store)
         on_cluster = federation.model_copy(update={"spec": spec})
-        result = source.of_federation(on_cluster, "best", credentials)
+        result = source.read_federation(on_cluster, "best", credentials)
     assert result.files == {name: (run / "adapter" / name).read_bytes() for name in small.FILES}
     assert [entry.number for entry in result.data.evaluated] == [0, 1, 2]
 

@@ -132,7 +132,7 @@ def test_an_export_killed_after_any_request_is_completed_by_the_next_one(
 ) -> None:
     """The request has arrived, and nobody has read its answer."""
     federation, experiment = make_tracked(), f"killed-{requests}"
-    record = tracking_figures.record(federation, IDENTITY, is_over=True)
+    record = tracking_figures.build_record(federation, IDENTITY, is_over=True)
     destination = Destination(url=server.url, experiment=experiment)
     ask, sent = Client._ask, []
 
@@ -157,7 +157,7 @@ def test_a_setting_that_changed_is_a_tag_since_mlflow_keeps_the_first_value(
     server: Server,
 ) -> None:
     for rounds in (2, 3):
-        record = tracking_figures.record(make_tracked(rounds=rounds), IDENTITY, is_over=True)
+        record = tracking_figures.build_record(make_tracked(rounds=rounds), IDENTITY, is_over=True)
         open_tracker("mlflow", Destination(url=server.url, experiment="changed")).write(record)
     data = server.runs("changed")["fed"]["data"]
     assert {"key": "rounds", "value": "2"} in data["params"]
@@ -167,7 +167,7 @@ def test_a_setting_that_changed_is_a_tag_since_mlflow_keeps_the_first_value(
 def test_following_waits_for_a_server_that_is_away(
     server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    record = tracking_figures.record(make_tracked(), IDENTITY, is_over=True)
+    record = tracking_figures.build_record(make_tracked(), IDENTITY, is_over=True)
     away = open_tracker("mlflow", Destination(url="http://127.0.0.1:1", experiment="away"))
     monkeypatch.setattr(export_command, "PATIENCE_SECONDS", 0.0)
     ask = Client._ask

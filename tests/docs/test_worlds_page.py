@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hansa_worlds import OptionError, listing, make
-from hansa_worlds.agentgym import DIALECTS
+from hansa_worlds.agentgym.dialects import DIALECTS
 from hansa_worlds.contract import CHECKS
 from tools import console, worlds_tables
 
@@ -71,7 +71,7 @@ def test_the_tables_are_those_of_the_worlds_and_their_scores() -> None:
 
 def test_both_tables_were_measured_on_the_same_levels() -> None:
     lines = worlds_tables.read_levels()
-    shown = listing.recorded("babyai", {}) or {}
+    shown = listing.find_recorded_scores("babyai", {}) or {}
     assert {player: sum(line[player] for line in lines) for player in worlds_tables.PLAYERS} == {
         player: shown[player]["successes"] for player in shown
     }

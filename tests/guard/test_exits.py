@@ -17,5 +17,5 @@ def test_every_error_ends_with_a_known_exit() -> None:
 
 
 def test_an_unknown_exit_code_is_a_crash_worth_another_try() -> None:
-    assert exits.facts(137).retriable
-    assert exits.facts(None).retriable
+    assert exits.get_facts(137).retriable
+    assert exits.get_facts(None).retriable

@@ -28,7 +28,10 @@ HOMES = {
     # who may import it: packages, or single files
     "boto3": ["hansa/store/s3.py"],
     "botocore": ["hansa/store/s3.py"],
-    "cryptography": ["hansa/crypto/dsse.py", "hansa/adapter/masking.py", "hansa/crypto/sealing.py"],
+    "cryptography": [
+        *("hansa/crypto/dsse.py", "hansa/crypto/private_keys.py", "hansa/crypto/sealing.py"),
+        "hansa/adapter/masking.py",
+    ],
     "torch": ["hansa_client"],
     "transformers": ["hansa_client"],
     "peft": ["hansa_client"],

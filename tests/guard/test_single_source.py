@@ -27,11 +27,10 @@ PURE = [
     "hansa/plan/summary.py",
     "hansa/plan/remote_silos.py",
     "hansa/plan/member_conditions.py",
-    "hansa/plan/member_builder.py",
     "hansa/plan/member_plan.py",
     "hansa/members/limits.py",
     "hansa/plan/member_windows.py",
-    *sorted(str(file.relative_to(ROOT)) for file in (ROOT / "hansa/policy").glob("*.py")),
+    *sorted(str(file.relative_to(ROOT)) for file in (ROOT / "hansa/plan/policy").glob("*.py")),
 ]
 IMPURE_MODULES = {
     *("time", "random", "uuid", "secrets"),

@@ -38,7 +38,9 @@ assert play_round(Silo(told, store, store, logs.get("client"))).trained
 SERVER = """
 from hansa.store.s3 import preload
 from hansa_server import __main__, round
-from hansa_server.strategies import *
+from hansa.manifests.plugins import STRATEGY, make
+for name in set(STRATEGY.builtin) - {'none'}:
+    make(STRATEGY, name, None)
 preload()
 """
 

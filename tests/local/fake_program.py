@@ -50,7 +50,7 @@ def work(assignment: Assignment) -> ClientReport | EvaluateReport:
         case "broken-world":
             raise WorldBroken("world maze failed in 9 of 10 episodes")
         case "diverged":
-            raise Diverged.at(3, 10, "loss nan", 0.1)
+            raise Diverged.at_step(3, 10, "loss nan", 0.1)
         case "odd":
             raise SystemExit(7)
         case "silent":

@@ -39,7 +39,7 @@ class Place:
     def make_keys(self) -> None:
         self.keys.mkdir()
         for name in EVERYBODY:
-            (self.keys / f"{name}.key").write_bytes(sealing.new_key().pem())
+            (self.keys / f"{name}.key").write_bytes(sealing.generate_opening_key().pem())
 
     def silo(self, name: str, **changes: Any) -> dict[str, Any]:
         [own] = sealing.read_keys((self.keys / f"{name}.key").read_bytes(), "")
@@ -103,14 +103,14 @@ class Place:
         """
         plain = [self.plain(name, round_) for name in names]
         start = self.merged(round_ - 1) if round_ > 1 else _untrained(plain[0][0])
-        bits, made = masking.bits(len(names), CLIP), dict(start)
-        for name in masking.trained(lora.shapes(start), "B"):
+        bits, made = masking.count_fraction_bits(len(names), CLIP), dict(start)
+        for name in masking.list_trained(lora.shapes(start), "B"):
             total = np.zeros(start[name].size, np.uint32)
             for own, norm in plain:
-                factor = masking.scale(norm, CLIP)
-                for piece in masking.numbers(own, start, [name], factor, bits):
+                factor = masking.clip_factor(norm, CLIP)
+                for piece in masking.quantize_change(own, start, [name], factor, bits):
                     total[: piece.size] += piece
-            mean = masking.decode(total, len(names) * masking.UNIT, bits)
+            mean = masking.dequantize(total, len(names) * masking.UNIT, bits)
             changed = mean + start[name].reshape(-1)
             made[name] = changed.astype(np.float32).reshape(start[name].shape)
         return made

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hansa.api.bucket_documents import total
+from hansa.api.bucket_documents import sum_tallies
 from hansa.cli.main import main
 from hansa.compare import cluster, comparison, scoring
 from hansa.compare.comparison import CheckedComparison, Run
@@ -245,14 +245,14 @@ def test_a_store_that_dies_while_adapters_are_scored_comes_back(tmp_path: Path) 
     wanted = comparison.read(write_comparison(tmp_path, methods=["pre-trained"], seeds=[1]))
     folder = RunDir(tmp_path / "run")
     folder.prepare()
-    with scoring.opened(wanted.runs[0], folder) as store:
+    with scoring.open_run_store(wanted.runs[0], folder) as store:
         first = store.pid
         assert first
         kill(first)
         until(lambda: not store.alive(), "the store to die")
         found = scoring.score(wanted.runs[0], folder, store, {}, None)
         assert store.pid not in (None, first)
-    assert total(found[scoring.BASE].tasks).episodes == 4 * len(small.ENVIRONMENTS)
+    assert sum_tallies(found[scoring.BASE].tasks).episodes == 4 * len(small.ENVIRONMENTS)
 
 
 @pytest.fixture(scope="module")

@@ -54,7 +54,7 @@ def test_a_file_in_another_bucket_is_read_with_the_silos_credentials(as_owner: L
     file = demonstrations.read(told(as_owner, source), as_owner.store())
     assert file
     assert file.conversations == [TALK]
-    assert file.inputs() == {"demonstrationsFrom": source, "demonstrationsSha256": sha256(data)}
+    assert file.to_inputs() == {"demonstrationsFrom": source, "demonstrationsSha256": sha256(data)}
     with pytest.raises(PermanentError, match="which does not exist"):
         demonstrations.read(told(as_owner, f"{source}.gz"), as_owner.store())
 

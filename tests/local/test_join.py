@@ -100,7 +100,7 @@ def test_a_silo_without_a_store_of_its_own_keeps_its_experience_sealed_in_the_bu
         assert silo.wait() == 2
         assert "got no HANSA_EXPERIENCE_KEY for webshop, expected the file" in silo.said
     key, given = parties.folder / "own.key", parties.folder / "own.json"
-    key.write_bytes(sealing.new_key().pem())
+    key.write_bytes(sealing.generate_opening_key().pem())
     own = {**parties.store.environ(REMOTE), "HANSA_EXPERIENCE_KEY": str(key)}
     given.write_text(json.dumps({REMOTE: own}))
     joined = parties.join(member, "--credentials", str(given))

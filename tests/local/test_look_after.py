@@ -8,7 +8,7 @@ from hansa.api.jobs import ObservedJob
 from hansa.core.exits import Exit
 from hansa.local import loop
 from hansa.local.display import PlainDisplay
-from hansa.local.loop import _look_after
+from hansa.local.loop import _revive_store
 from hansa.local.objectstore import LocalStore
 from hansa.local.rundir import RunDir
 from tests.support import processes
@@ -55,17 +55,17 @@ def test_a_store_that_sent_a_job_away_is_restarted_once_for_that_job(tmp_path):
         store.store().put_if_absent("fed/global/x", b"kept")
         first, address = store.pid, store.s3.endpoint
 
-        _look_after(store, [job("crashed", Exit.CRASHED)], complaints)
+        _revive_store(store, [job("crashed", Exit.CRASHED)], complaints)
         assert store.pid == first
 
         assert first is not None
         processes.kill(first, signal.SIGSTOP)  # it lives, and answers nobody
         sent_away = [job("sent-away", Exit.STORAGE_UNREACHABLE)]
-        _look_after(store, sent_away, complaints)
+        _revive_store(store, sent_away, complaints)
         second = store.pid
         assert second not in (None, first)
         assert store.s3.endpoint == address
         assert store.store().get("fed/global/x") == b"kept"
 
-        _look_after(store, sent_away, complaints)
+        _revive_store(store, sent_away, complaints)
         assert store.pid == second

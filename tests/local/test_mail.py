@@ -9,10 +9,10 @@ import yaml
 
 from hansa.api import bucket_keys
 from hansa.api.exchange import Cursor
-from hansa.api.letters import ANSWERS, ORDERS, Reference, run_of
+from hansa.api.letters import ANSWERS, ORDERS, Reference, compute_run_id
 from hansa.api.spec import S3
 from hansa.cli import main as program
-from hansa.local.loop import embedded_spec, open_embedded
+from hansa.local.loop import open_embedded, use_embedded
 from hansa.local.objectstore import RUNNER, LocalStore
 from hansa.local.rundir import RunDir
 from hansa.store.base import ObjectStore
@@ -33,7 +33,7 @@ def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[Any, A
 
 def correspond(store: ObjectStore, place: S3) -> None:
     """An order, and two answers; all letters of the run that `make_federation` is."""
-    run = run_of(place, mail.assignment().identity())
+    run = compute_run_id(place, mail.assignment().identity())
     fields = {"run": run, "prefix": place.prefix}
     order = mail.work(storage={"bucket": place.bucket, "prefix": place.prefix})
     box = mail.box(ORDERS, store, **fields)
@@ -96,7 +96,7 @@ def test_what_is_no_letter_is_named_with_its_meaning(
         "log": "answers",
         "serial": 3,
         "fault": "malformed",
-        "means": "the object is no letter that this version can read",
+        "means": "the object is not a letter that this version can read",
     }
     assert "1 of 4 objects are no letters, or break the chain" in err
 
@@ -125,7 +125,7 @@ def test_the_letters_of_a_run_are_read_from_its_folder(
     folder, federation = RunDir(tmp_path / "run"), make_federation("maze", "wordle")
     folder.prepare()
     folder.save(federation)
-    spec = embedded_spec(federation)
+    spec = use_embedded(federation)
     assert spec.storage
     with open_embedded(folder, spec) as store:
         correspond(store.store(), spec.storage.s3)

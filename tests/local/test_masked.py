@@ -87,7 +87,7 @@ def test_one_that_is_shut_out_while_it_masks_again_sends_nothing_and_is_left_out
 ) -> None:
     silos = [place.silo(name, **(GONE if name == "d" else {})) for name in EVERYBODY]
     manifest, out = place.manifest(*silos), place.folder / "run"
-    claims.put(place.exchange.store(), small.NAME, "c", 1, 1, TOMBSTONE)
+    claims.put_claim(place.exchange.store(), small.NAME, "c", 1, 1, TOMBSTONE)
     with small.Run(manifest, out, *place.options()) as run:
         run.finish()
     assert small.status(out)["history"][1]["updates"] == "3/5"
@@ -109,7 +109,7 @@ def test_a_silo_that_may_not_be_left_out_fails_the_round(place: Place, case: str
     secure = {"strategy": "ffa", "secure": {"onDropout": "fail" if case == "fail" else "remask"}}
     manifest, out = place.manifest(*silos, aggregation=secure), place.folder / "run"
     if case == "claimed":
-        claims.put(place.exchange.store(), small.NAME, "d", 1, 0, Claim(sha256="a" * 64))
+        claims.put_claim(place.exchange.store(), small.NAME, "d", 1, 0, Claim(sha256="a" * 64))
     with small.Run(manifest, out, *place.options()) as run:
         assert run.wait() == 1
     assert why in run.said

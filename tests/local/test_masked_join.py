@@ -29,7 +29,7 @@ class MaskedParties(Parties):
         super().__init__(folder)
         self.store = Exchange(folder / "exchange", [*HERE, REMOTE], prefix=NAME)
         self.private = LocalStore(folder / "private", HERE, prefix="mine")
-        self.masking = {name: sealing.new_key() for name in (*HERE, REMOTE)}
+        self.masking = {name: sealing.generate_opening_key() for name in (*HERE, REMOTE)}
         (folder / "masking").mkdir()
         for name in HERE:
             (folder / "masking" / f"{name}.key").write_bytes(self.masking[name].pem())

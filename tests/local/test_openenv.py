@@ -27,7 +27,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(sessions, "PAUSES", (0.2,) * 10)
+    monkeypatch.setattr("hansa_worlds.remote.server.PAUSES", (0.2,) * 10)
     yield
     gc.collect()
     for known in list(_servers()):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hansa.api import bucket_keys
-from hansa.report.joining import in_words
+from hansa.report.joining import describe_choice
 from tests.support import small
 from tests.support.small import hansa
 
@@ -33,7 +33,7 @@ def test_the_status_says_what_each_silo_serves(run: Path) -> None:
     assert all(f"{name} serves {choice}: " in said for name, choice in serves.items())
     page = (run / "report.html").read_text()  # its contents name the section, too
     told = page[page.rindex("What each silo serves") :].partition("</section>")[0]
-    assert all(in_words(choice) in told for choice in serves.values())
+    assert all(describe_choice(choice) in told for choice in serves.values())
 
 
 def test_what_joining_brought_is_said_wherever_one_looks(run: Path) -> None:

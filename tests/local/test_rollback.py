@@ -99,7 +99,7 @@ def test_it_ends_near_the_clean_run_and_a_kill_changes_no_byte(
     assert small.status(ruined)["completed"] == ROUNDS
     outcomes = [entry["outcome"] for entry in small.status(ruined)["history"]]
     assert outcomes == ["base", "aggregated", "undone", "undone", "aggregated", "aggregated"]
-    assert "RolledBack goes on from the adapter of round 1, as asked" in run.events
+    assert "RolledBack continues from the adapter of round 1, as asked" in run.events
 
     with Rollback(manifest, killed, "--to", str(RUINED - 1), **build) as run:
         run.wait_for_phase("train", RUINED + 2)  # the first round after going back

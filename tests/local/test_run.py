@@ -220,7 +220,7 @@ def test_a_run_can_be_watched_and_stopped_and_goes_on(undisturbed: Path, tmp_pat
         early = hansa("pull", "--out", out, "--round", "99", "--to", tmp_path / "early")
         assert early.returncode == 2 and "which has no adapter in the store" in early.stderr
         assert run.kill(signal.SIGINT) == 130
-        assert "nothing is lost: the same command goes on" in run.said
+        assert "nothing is lost: run the same command again" in run.said
     assert "Traceback" not in run.said
     with small.Run(manifest, out) as run:
         run.finish()
@@ -252,7 +252,7 @@ def test_a_run_that_has_hardly_begun_stops_at_once(tmp_path: Path, number: int, 
     with small.Run(small.write_manifest(tmp_path), tmp_path / "run") as run:
         until(lambda: "round 1 opened" in run.said, "the first round")
         assert run.kill(number) == code, run.said
-    assert "nothing is lost: the same command goes on" in run.said
+    assert "nothing is lost: run the same command again" in run.said
     assert "Traceback" not in run.said
     assert small.status(tmp_path / "run")["round"] == 1
 

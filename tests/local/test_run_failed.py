@@ -88,7 +88,7 @@ def test_a_failed_round_names_its_cause_once_and_first_and_can_be_retried(
     Path(environ[BROKEN]).unlink()
     retried = hansa("retry", "--out", out, **environ)
     assert retried.returncode == 0, retried.stderr
-    assert "goes on after the failed round 1" in retried.stderr
+    assert "resumed after the failed round 1" in retried.stderr
     history = small.status(out)["history"]
     assert [entry["outcome"] for entry in history] == ["base", "failed", "aggregated"]
 

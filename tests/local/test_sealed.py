@@ -111,9 +111,9 @@ def test_a_sealed_run_gives_the_same_adapter_and_nobody_reads_an_update(
 def test_a_key_that_opens_nothing_is_refused_before_anything_starts(
     tmp_path: Path, wrong: str, sentence: str
 ) -> None:
-    public = sealing.new_key().public
+    public = sealing.generate_opening_key().public
     (tmp_path / "text").write_text("no key")
-    (tmp_path / "other").write_bytes(sealing.new_key().pem())
+    (tmp_path / "other").write_bytes(sealing.generate_opening_key().pem())
     own = {"s3": {"endpoint": "http://127.0.0.1:9", "bucket": "private"}}
     manifest = small.write_manifest(
         tmp_path,

@@ -32,7 +32,7 @@ class Place:
     def key(self, name: str) -> Path:
         path = self.folder / f"{name}.key"
         if not path.exists():
-            path.write_bytes(sealing.new_key().pem())
+            path.write_bytes(sealing.generate_opening_key().pem())
         return path
 
     def manifest(self, **changes: Any) -> Path:
@@ -118,7 +118,7 @@ def _check_tools(place: Place, out: Path) -> None:
 
 
 def test_sealed_updates_and_a_served_adapter_need_no_bucket_of_the_silos_own(place: Place) -> None:
-    opening = sealing.new_key()
+    opening = sealing.generate_opening_key()
     (place.folder / "sealing.key").write_bytes(opening.pem())
     merged = {**small.SPEC["aggregation"], "sealTo": opening.public}
     manifest = place.manifest(rounds=1, personalization="interpolate", aggregation=merged)
@@ -147,4 +147,4 @@ def test_sealed_updates_and_a_served_adapter_need_no_bucket_of_the_silos_own(pla
 
 def served(out: Path, credentials: Path, into: Path) -> list[str]:
     """Names of what `hansa serve` would serve."""
-    return [entry.name for entry in sources.of_run(out, credentials, into).entries]
+    return [entry.name for entry in sources.read_run(out, credentials, into).entries]

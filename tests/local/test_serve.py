@@ -15,10 +15,10 @@ import pytest
 
 from hansa.api import bucket_keys
 from hansa.cli.common import INTERRUPTED
-from hansa.local.loop import embedded_spec, open_embedded
-from hansa.local.results import with_storage
+from hansa.local.loop import open_embedded, use_embedded
+from hansa.local.results import add_storage
 from hansa.local.rundir import RunDir
-from hansa.publish.bucket import at_endpoint
+from hansa.publish.bucket import set_endpoint
 from hansa_client.serving import sources
 from hansa_worlds import DEMO_OPTIONS
 from tests.support import small
@@ -181,10 +181,10 @@ def test_chat_serves_a_run_by_itself(run: Path) -> None:
 def test_a_federation_of_a_cluster_is_served_from_its_store(run: Path, tmp_path: Path) -> None:
     folder = RunDir(run)
     federation = folder.load()
-    with open_embedded(folder, embedded_spec(federation)) as store:
-        placed = at_endpoint(with_storage(federation, folder), store.s3.endpoint)
+    with open_embedded(folder, use_embedded(federation)) as store:
+        placed = set_endpoint(add_storage(federation, folder), store.s3.endpoint)
         credentials = small.write_credentials(tmp_path, store)
-        source = sources.of_federation(placed, credentials, tmp_path / "copied")
+        source = sources.read_federation(placed, credentials, tmp_path / "copied")
     names = [entry.name for entry in source.entries]
     assert names[0] == "final" and {"best", "round-1", "round-2", "silo-maze"} <= set(names)
     assert source.model == "builtin:tiny"

@@ -83,7 +83,7 @@ def refusal(s3: S3, who: Credentials | None, *others: Credentials) -> StoreError
     """What the check says, and that it says so soon."""
     began = time.monotonic()
     with pytest.raises(StoreError) as caught:
-        probe.check(s3, who, others)
+        probe.check_store(s3, who, others)
     assert time.monotonic() - began < MOST_SECONDS
     assert "\n" not in caught.value.message
     return caught.value
@@ -136,7 +136,7 @@ def test_many_identities_have_the_time_that_each_answer_takes(
 
     monkeypatch.setattr(S3Store, "check", check)
     monkeypatch.setattr(probe, "LIMIT_SECONDS", 2.0)
-    probe.check(weed.s3, weed.credentials[RUNNER], [weed.credentials["maze"]] * 6)
+    probe.check_store(weed.s3, weed.credentials[RUNNER], [weed.credentials["maze"]] * 6)
     assert len(asked) == 7
 
 
@@ -166,7 +166,7 @@ def test_a_bucket_that_is_not_there_is_named(weed: LocalStore) -> None:
 @pytest.mark.parametrize("who", [RUNNER, "aggregator"])
 def test_a_good_store_passes_again_and_again(weed: LocalStore, store: S3Store, who: str) -> None:
     for _ in range(2):
-        probe.check(weed.s3, weed.credentials[who], [weed.credentials["maze"]])
+        probe.check_store(weed.s3, weed.credentials[who], [weed.credentials["maze"]])
     if who == RUNNER:
         assert bucket_keys.probe(weed.s3.prefix) not in set(store.list(weed.s3.prefix))
 

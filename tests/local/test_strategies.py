@@ -28,7 +28,7 @@ def config(out: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("strategy", CASES)
 def test_a_federation_runs_to_its_end(strategy: str, tmp_path: Path) -> None:
-    settings = {"strategy": strategy, **CASES[strategy]}
+    settings = {"strategy": strategy, "options": CASES[strategy]}
     manifest = small.write_manifest(tmp_path, aggregation=settings)
     out = tmp_path / "run"
     with small.Run(manifest, out) as run:

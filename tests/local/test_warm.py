@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hansa.runtime.warm_parent import last_line
+from hansa.runtime.warm_parent import read_last_line
 from tests.support import processes
 from tests.support.processes import until
 
@@ -150,10 +150,10 @@ def test_it_ends_with_a_killed_parent(tmp_path: Path) -> None:
 
 def test_the_last_line_of_a_log_is_bounded_and_never_an_error(tmp_path: Path) -> None:
     log = tmp_path / "log.txt"
-    assert last_line(log) == ""
+    assert read_last_line(log) == ""
     log.write_bytes(b"")
-    assert last_line(log) == ""
+    assert read_last_line(log) == ""
     log.write_bytes(b"x" * 9000 + b"\nfirst\n\xff last\n\n")
-    assert last_line(log).endswith(" last")
+    assert read_last_line(log).endswith(" last")
     log.write_bytes(b"y" * 90_000)
-    assert len(last_line(log)) == 16_384
+    assert len(read_last_line(log)) == 16_384

@@ -106,7 +106,7 @@ class Apart:
     def coordinate(self) -> None:
         """Bring the coordinator's Secrets and the Federation into its cluster."""
         cluster = self.at.hq.cluster
-        yes = {consent.key(self.name, ""): consent.YES}
+        yes = {consent.build_key(self.name, ""): consent.YES}
         cluster.apply(
             self._signing(HQ, yes),
             _secret(
@@ -142,8 +142,8 @@ class Apart:
 
     def serve(self) -> None:
         """Bring the silo's Secrets and its FederationMember into the clinic's cluster."""
-        courier = {consent.member_key(self.member, signs=True): consent.YES}
-        client = {consent.member_key(self.member): consent.YES}
+        courier = {consent.build_member_key(self.member, signs=True): consent.YES}
+        client = {consent.build_member_key(self.member): consent.YES}
         private, own = self.at.private, f"{self.name}-private"
         silo = self.accept(
             CLINIC,

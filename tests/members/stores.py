@@ -39,9 +39,9 @@ class Exchange(LocalStore):
         self._stack.close()
         super().__exit__(*error)
 
-    def _identities(self) -> dict[str, Any]:
+    def _build_identities(self) -> dict[str, Any]:
         named: dict[str, list[access_grants.Grant]] = {name: [] for name in self.policies}
-        document = access_grants.weed_identities(named, self.credentials, RUNNER)
+        document = access_grants.seaweedfs_identities(named, self.credentials, RUNNER)
         for policy in document["policies"]:
             policy["content"] = self.policies[policy["name"]]
         return document
@@ -93,13 +93,13 @@ class Private(LocalStore):
         self.door.down()
         super().__exit__(*error)
 
-    def _identities(self) -> dict[str, Any]:
+    def _build_identities(self) -> dict[str, Any]:
         """The silo and the owner: `weed` may skip policies after one without a statement."""
         places = [self.s3.model_copy(update={"prefix": prefix}) for prefix in self._prefixes]
         own = [
             grant for place in places for grant in access_grants.private_grants(place, self._silo)
         ]
-        return access_grants.weed_identities({self._silo: own}, self.credentials, RUNNER)
+        return access_grants.seaweedfs_identities({self._silo: own}, self.credentials, RUNNER)
 
     def place(self, prefix: str) -> dict[str, Any]:
         """storage.s3 as the silo has it."""

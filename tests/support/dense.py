@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from hansa.adapter.lora import Tensors
 from hansa.api.spec import Aggregation
+from hansa.api.strategies import AdamOptions, KrumOptions, TrimmedMeanOptions
 
 Array = NDArray[np.float64]
 
@@ -57,7 +58,7 @@ def by_element(
     if strategy in FORMULAS:
         return FORMULAS[strategy](rows)
     if strategy == "trimmed-mean":
-        cut = int(settings.trim * count)
+        cut = int(settings.read(TrimmedMeanOptions).trim * count)
         return np.sort(rows, axis=0)[cut : count - cut].mean(axis=0)
     if strategy == "norm-balanced":
         changes = rows - origin
@@ -65,9 +66,9 @@ def by_element(
         length = sorted(lengths)[(count - 1) // 2]
         return origin + np.mean(changes / lengths[:, None], axis=0) * length
     if strategy in ("krum", "multi-krum"):
-        return rows[krum_order(rows, settings.faulty)[: kept(strategy, count, settings)]].mean(
-            axis=0
-        )
+        faulty = settings.read(KrumOptions).faulty
+        kept = 1 if strategy == "krum" else count - faulty
+        return rows[krum_order(rows, faulty)[:kept]].mean(axis=0)
     if strategy in ("ffa", "rolora"):
         half = settings.half(3)
         averaged = unvector(rows.mean(axis=0), start)
@@ -76,10 +77,6 @@ def by_element(
                 averaged[name] = wide(start)[name]
         return np.concatenate([averaged[name].ravel() for name in sorted(averaged)])
     return rows.mean(axis=0)
-
-
-def kept(strategy: str, count: int, settings: Aggregation) -> int:
-    return 1 if strategy == "krum" else count - settings.faulty
 
 
 def krum_order(rows: Array, faulty: int) -> list[int]:
@@ -96,8 +93,9 @@ def optimized(
 ) -> Array:
     """Server optimizers over several rounds, each of which starts where the last one ended."""
     x = vector(start)
-    beta, beta2 = settings.momentum, settings.second_momentum
-    rate, tau = settings.server_learning_rate, settings.adaptivity
+    options = settings.read(AdamOptions)
+    beta, beta2 = options.momentum, options.second_momentum
+    rate, tau = options.server_learning_rate, options.adaptivity
     m, v = np.zeros_like(x), np.full_like(x, tau**2)
     for updates in rounds:
         change = np.mean([vector(update) for update in updates], axis=0) - x

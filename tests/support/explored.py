@@ -39,9 +39,11 @@ def play(base: Base, tensors: Tensors, seed: int) -> list[Episode]:
     """Ten words to guess, eight times each."""
     tasks = make(WORLD, DEMO_OPTIONS[WORLD]).tasks("train")[:TASKS]
     jobs = [
-        EpisodeJob(t, s, seeds.of_episode(seed, t.id, s)) for t in tasks for s in range(SAMPLES)
+        EpisodeJob(t, s, seeds.derive_episode_seed(seed, t.id, s))
+        for t in tasks
+        for s in range(SAMPLES)
     ]
-    with lora.merged(base.model, Adapter(), tensors):
+    with lora.merge_adapter(base.model, Adapter(), tensors):
         return play_episodes(base, lambda: make(WORLD, DEMO_OPTIONS[WORLD]), jobs, HOW).episodes
 
 
@@ -53,7 +55,7 @@ def measure(base: Base, tensors: Tensors, seed: int) -> float:
 
 def explore(base: Base, seed: int) -> Explored:
     """Play with the start adapter of a seed."""
-    start = adapter.start(lora.shapes(base.model, Adapter()), Adapter().rank, seed)
+    start = adapter.init_adapter(lora.shapes(base.model, Adapter()), Adapter().rank, seed)
     episodes = play(base, start, seed)
     header = ShardHeader(
         program="1",
@@ -70,8 +72,8 @@ def make_lesson(
     learner: str, explored: Explored, rate: float, rules: Experience | None = None
 ) -> TrainingSet:
     """What a learner takes of it."""
-    choice = learners.chooser(learner)([explored.shard], rules or Experience(), 1)
-    sequences, weights = choice.rendered(512)
+    choice = learners.get_chooser(learner)([explored.shard], rules or Experience(), 1)
+    sequences, weights = choice.render(512)
     training = {"learner": learner, "learningRate": rate, "batchTokens": 2048}
     return TrainingSet(
         sequences=sequences,

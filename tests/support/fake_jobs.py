@@ -7,7 +7,7 @@ from hansa.api.jobs import JobRequest, ObservedJob
 from hansa.api.spec import Metadata
 from hansa.api.status import CurrentRound, RoundEnvironment, RoundSettings
 from hansa.local.executor import LocalExecutor
-from hansa.plan.job_requests import for_environment
+from hansa.plan.job_requests import build_client_assignment
 from tests.support import processes
 from tests.support.builders import NOW, make_federation
 from tests.support.processes import until
@@ -33,7 +33,7 @@ def job(does: str, name: str = "", environment: str = "maze") -> JobRequest:
         round=1,
         environment=environment,
         attempt=1,
-        assignment=for_environment(federation, current, environment),
+        assignment=build_client_assignment(federation, current, environment),
     )
 
 

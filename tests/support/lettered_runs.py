@@ -6,7 +6,7 @@ from hansa.api import bucket_documents, bucket_keys
 from hansa.api.assignment import ClientReport
 from hansa.api.bucket_documents import AuditHead, Counts
 from hansa.api.exchange import Cursor
-from hansa.api.letters import ANSWERS, ORDERS, Answer, Reference, Rest, run_of
+from hansa.api.letters import ANSWERS, ORDERS, Answer, Reference, Rest, compute_run_id
 from hansa.api.spec import FederationSpec
 from hansa.crypto.dsse import SigningKey
 from hansa.store import audit_log
@@ -33,7 +33,7 @@ def spec() -> FederationSpec:
     )
 
 
-RUN = run_of(STORAGE, spec().identity())
+RUN = compute_run_id(STORAGE, spec().identity())
 
 
 class Post:

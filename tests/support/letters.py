@@ -1,10 +1,10 @@
 """A coordinator of silos that run elsewhere, whose letters a test writes and reads."""
 
-from hansa.api.courier_assignment import CourierReport, Moved, News
+from hansa.api.courier_assignment import CourierReport, LetterSummary, LogAdvance
 from hansa.api.exchange import MemberStatus
 from hansa.api.jobs import JobRequest
 from hansa.api.status import FederationStatus
-from hansa.plan.job_requests import for_environment
+from hansa.plan.job_requests import build_client_assignment
 from tests.support.builders import make_report, with_status
 from tests.support.simulated_cluster import Cluster
 
@@ -50,7 +50,7 @@ class Letters(Cluster):
         """The courier has posted what it was to post."""
         boxes = self.courier.boxes
         posted = [
-            Moved(
+            LogAdvance(
                 box=index,
                 serial=box.sent.serial + 1,
                 digest=digest(box.sent.serial + 1),
@@ -71,15 +71,15 @@ class Letters(Cluster):
             fields.setdefault("order", boxes[index].sent.serial)
         return self.report(
             CourierReport(
-                read=[Moved(box=index, serial=serial, digest=digest(serial))],
-                news=[News(box=index, kind=kind, **fields)],
+                read=[LogAdvance(box=index, serial=serial, digest=digest(serial))],
+                news=[LetterSummary(box=index, kind=kind, **fields)],
             )
         )
 
     def answered(self, name, **fields):
         """The clinic's answer to the order of the open round."""
         current = self.status.current
-        told = for_environment(self.federation, current, name)
+        told = build_client_assignment(self.federation, current, name)
         request = JobRequest(
             name="",
             role=told.role,

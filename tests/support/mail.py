@@ -6,7 +6,7 @@ from typing import Any
 from hansa.api import letters
 from hansa.api.assignment import Assignment, ClientReport
 from hansa.api.bucket_documents import Counts
-from hansa.api.letters import Answer, Hello, Letter, LetterLog, Reference, Rest, Taken, Work
+from hansa.api.letters import Answer, Hello, Letter, LetterLog, Reference, Rest, TakenReply, Work
 from hansa.api.spec import S3
 from hansa.api.status import RoundSettings
 from hansa.crypto.dsse import SigningKey, read_key
@@ -66,9 +66,9 @@ def hello(program: str = "0.1.0") -> Hello:
     return Hello(program=program, **FIELDS)
 
 
-def taken(order: Reference = FIRST) -> Taken:
+def taken(order: Reference = FIRST) -> TakenReply:
     """A silo's word that it works on an order."""
-    return Taken(order=order, **FIELDS)
+    return TakenReply(order=order, **FIELDS)
 
 
 def answer(order: Reference = FIRST) -> Answer:
@@ -99,4 +99,4 @@ def storage() -> S3:
 
 def sealed(log: LetterLog, letter: Letter, key: SigningKey | None = None) -> bytes:
     """A letter's object."""
-    return letters.write(log, letter, key or WRITERS[log.payload_type])
+    return letters.write_letter(log, letter, key or WRITERS[log.payload_type])

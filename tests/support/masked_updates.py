@@ -3,14 +3,14 @@
 from typing import Any
 
 from hansa.api.assignment import AggregatorReport
-from hansa.crypto.public_keys import spell
+from hansa.crypto.public_keys import format_public_key
 
 FIVE = ("a", "b", "c", "d", "e")
 
 
 def key(name: str) -> str:
     """A public key for a silo; none that anybody could use."""
-    return spell("x25519", name.encode().ljust(32, b"."))
+    return format_public_key("x25519", name.encode().ljust(32, b"."))
 
 
 def masked(*names: str, **secure: Any) -> dict[str, Any]:

@@ -7,12 +7,12 @@ from hansa.publish.parcel import Item
 
 
 def make_items() -> list[Item]:
-    tensors = lora.start(_SHAPES, 8, seed=7)
-    config = lora.config(Adapter(), "hf:acme/base@v1", lora.target_names(tensors))
+    tensors = lora.init_adapter(_SHAPES, 8, seed=7)
+    config = lora.render_config(Adapter(), "hf:acme/base@v1", lora.target_names(tensors))
     return [Item(bucket_keys.CONFIG, config), Item(bucket_keys.ADAPTER, lora.encode(tensors))]
 
 
-_NAMES = lora.names("layers.0.q_proj")
+_NAMES = lora.tensor_names("layers.0.q_proj")
 
 
 _SHAPES = {_NAMES.a: (8, 16), _NAMES.b: (16, 8)}

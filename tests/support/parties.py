@@ -7,12 +7,12 @@ from typing import Any
 import yaml
 
 from hansa.api.exchange import Cursor
-from hansa.api.letters import ORDERS, Letter, LetterLog, run_of
+from hansa.api.letters import ORDERS, Letter, LetterLog, compute_run_id
 from hansa.api.spec import FederationSpec
 from hansa.api.status import Federation
-from hansa.crypto.dsse import new_key, read_key
+from hansa.crypto.dsse import generate_signing_key, read_key
 from hansa.local.objectstore import LocalStore
-from hansa.members.invitation import invite, member_of, opened
+from hansa.members.invitation import build_member_manifest, invite, open_invitation
 from hansa.members.mailbox import Mailbox
 from hansa.store import access_grants
 from tests.support import small
@@ -30,7 +30,7 @@ class Exchange(LocalStore):
         if not hasattr(self, "spec"):
             return super()._granted(name)
         place = self.s3.model_copy(update={"prefix": NAME})
-        return access_grants.grants(self.spec, name, storage=place)
+        return access_grants.list_grants(self.spec, name, storage=place)
 
     def restart_with_grants(self) -> None:
         """The same server, with the rights that the manifest gives."""
@@ -150,15 +150,15 @@ class Quick(Parties):
     """The same without typing each command: for tests of what goes wrong later."""
 
     def _key(self, who: str) -> tuple[Path, str]:
-        path, key = self.folder / f"{who}.key", new_key()
+        path, key = self.folder / f"{who}.key", generate_signing_key()
         path.write_bytes(key.pem())
         return path, key.public
 
     def member(self, manifest: Path, **changes: Any) -> Path:
         federation = Federation.model_validate(yaml.safe_load(manifest.read_text()))
         signing = read_key(self.keys["coordinator"][0].read_bytes(), "coordinator")
-        invitation, _ = opened(invite(federation, REMOTE, signing), "invitation")
-        document = member_of(invitation, self.keys[REMOTE][1], REMOTE)
+        invitation, _ = open_invitation(invite(federation, REMOTE, signing), "invitation")
+        document = build_member_manifest(invitation, self.keys[REMOTE][1], REMOTE)
         own = next(e for e in SPEC["environments"] if e["name"] == REMOTE)
         document["spec"] |= {"options": own["options"], "pollSeconds": 2, **changes}
         path = self.folder / "member.yaml"
@@ -179,7 +179,7 @@ class Quick(Parties):
             store=self.store.store(),
             prefix=NAME,
             log=log,
-            run=run_of(spec.storage.s3, spec.identity()),
+            run=compute_run_id(spec.storage.s3, spec.identity()),
             environment=REMOTE,
             trusted=tuple((spec.exchange if log is ORDERS else silo).public_keys),
         )

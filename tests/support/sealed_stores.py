@@ -6,7 +6,7 @@ from hansa.api.spec import S3, Adapter, Aggregation, ModelSource
 from hansa.api.status import RoundSettings
 from hansa.crypto import sealing
 
-KEY = sealing.new_key()
+KEY = sealing.generate_opening_key()
 
 
 class Killed(BaseException):

@@ -6,7 +6,7 @@ from typing import Any
 
 from hansa.api.jobs import JobRequest, ObservedJob
 from hansa.api.status import Federation
-from hansa.kubernetes.federations import Look
+from hansa.kubernetes.federations import FederationView
 from hansa.plan.federation import plan
 from tests.support.builders import later, make_federation, make_job, with_status
 
@@ -36,7 +36,7 @@ def run(federation: Federation, seen: Seen, *, until: float = 0.0) -> Federation
 
 def look_at(
     federation: Federation, *, jobs: list[Data] | None = None, written: float = 0.0, **more: Any
-) -> Look:
+) -> FederationView:
     """What `hansa status` reads, as if the status had been written so many seconds from now."""
     data = federation.to_json()
     metadata = {**data["metadata"], "creationTimestamp": stamp(later(0))}
@@ -47,7 +47,7 @@ def look_at(
     if jobs is None:
         lines = data["status"].get("environments", [])
         jobs = [job(line["job"]) for line in lines if line.get("job")]
-    return Look(federation={**data, "metadata": metadata}, jobs=jobs, **more)
+    return FederationView(federation={**data, "metadata": metadata}, jobs=jobs, **more)
 
 
 def job(name: str, **status: Any) -> Data:

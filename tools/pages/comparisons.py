@@ -130,7 +130,7 @@ def main() -> None:
     parser.add_argument("name", help="of the file in docs/results")
     given = parser.parse_args()
     wanted = comparison.read(given.comparison, here=False)
-    document = compact(given.comparison, wanted, results.read_all(given.out, wanted))
+    document = compact(given.comparison, wanted, results.read_results(given.out, wanted))
     kept.write(kept.RESULTS / f"{given.name}.json", document)
 
 

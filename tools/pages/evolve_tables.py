@@ -50,17 +50,24 @@ class Gain:
     @property
     def verdict(self) -> str:
         """Ahead, behind or level."""
-        if self.interval.low > 0:
-            return "ahead"
-        return "behind" if self.interval.high < 0 else "level"
+        return verdict(self.interval)
 
     @property
     def cell(self) -> str:
         """+4.7 (+1 to +8)."""
-        return text.points_interval([self.interval.low, self.interval.value, self.interval.high])
+        return text.format_points_interval(
+            [self.interval.low, self.interval.value, self.interval.high]
+        )
 
     def __str__(self) -> str:
         return f"{self.cell.replace(' ', ' points ', 1)}, *{WAYS[self.way].words}*"
+
+
+def verdict(difference: Interval) -> str:
+    """Ahead or behind where the interval leaves out zero, else level."""
+    if difference.low > 0:
+        return "ahead"
+    return "behind" if difference.high < 0 else "level"
 
 
 class Evolved:
@@ -99,27 +106,25 @@ class Evolved:
     # -- tables -----------------------------------------------------------------------------------
 
     @property
-    def described(self) -> str:
-        """What each way is, where it is from, and what plays as much without it."""
-        rows = [
-            [own.words, own.about, own.after, WAYS[own.control].words if way != BASE else ""]
-            for way, own in WAYS.items()
-            if way in self.ways
-        ]
-        return markdown(["way", "what it changes", "after", "control"], rows)
-
-    @property
     def overview(self) -> str:
-        """Each way against the usual one, by setting, and over those of the tiny model."""
+        """What each way is, and how it does against the usual one, by setting."""
         rows = [
             [
                 WAYS[way].words,
-                *(self._against(setting, way) for setting in self._names),
-                pooled.cell if (pooled := self.pooled(way)) else "",
+                WAYS[way].described,
+                WAYS[WAYS[way].control].words if way != BASE else "",
+                *(self._marked(setting, way) for setting in self._names),
+                _bold(pooled) if way != BASE and (pooled := self.pooled(way)) else "",
             ]
-            for way in self.ways[1:]
+            for way in self.ways
         ]
-        return markdown(["way", *(SETTINGS[each] for each in self._names), TINY], rows)
+        settings = (SETTINGS[each] for each in self._names)
+        return markdown(["way", "what it changes", "control", *settings, TINY], rows)
+
+    def _marked(self, setting: str, way: str) -> str:
+        """Points over the usual way, bold where they are not level."""
+        is_there = way != BASE and (setting, way) in self._lines
+        return _bold(self.gain(way, BASE, setting)) if is_there else ""
 
     def table(self, setting: str) -> str:
         """All figures of a setting."""
@@ -171,53 +176,48 @@ class Evolved:
     @property
     def verdicts(self) -> list[str]:
         """Lines for the top of the page."""
-        lines = [self._best(), self._worst(), self._hope(), *map(self._best, self.hard)]
+        lines = [self._best(), self._worst(), self._hope()]
         return [f"{line}. [Evidence](#ways-to-evolve-better)." for line in lines]
 
     @property
     def hard(self) -> list[str]:
-        """The worlds that are told of by themselves."""
+        """The worlds that have figures of their own in the text."""
         known = {world for line in self._lines.values() for world in line["won"]}
         return sorted(known & {"textcraft", "wordle"})
 
-    def _best(self, world: str = "") -> str:
-        gains = self.gains(world)
+    def _best(self) -> str:
+        gains = self.gains()
         ahead = [gain for gain in gains if gain.verdict == "ahead"]
         count, all_ = len({gain.way for gain in ahead}), len({gain.way for gain in gains})
         verb = "are" if count > 1 else "is"
-        who = f"{_number(count)} of {all_}"
-        whose = f"In {world} {who}" if world else f"{who.capitalize()} other ways to evolve"
-        head = f"{whose} {verb} ahead"
-        if 0 < len(ahead) <= max(1, round(CHANCE * len(gains))):
-            head += ", no more than by chance"
-        elif not world:
-            head += " of the usual one"
-        return f"**{head}**: most {ahead[0]}" if ahead else f"**{head}**: at best {gains[0]}"
+        head = f"{_number(count).capitalize()} of {all_} other ways to evolve {verb} ahead"
+        by_chance = 0 < len(ahead) <= max(1, round(CHANCE * len(gains)))
+        head += ", no more than by chance" if by_chance else " of the usual one"
+        return f"**{head}**: at best {gains[0]}"
 
     def _worst(self) -> str:
         gains = self.gains()
         behind = [gain for gain in gains if gain.verdict == "behind"]
         count = len({gain.way for gain in behind})
         head = f"**{_number(count).capitalize()} {'are' if count > 1 else 'is'} behind it**"
-        return f"{head}: most {behind[-1]}" if behind else f"{head}: at worst {gains[-1]}"
+        return f"{head}: at worst {gains[-1]}"
 
     def _hope(self) -> str:
         pairs = [gain for gain in self.gains() if WAYS[gain.way].is_both]
         best = (pairs or self.gains())[0]
-        missed = 100 * (HOPED - best.interval.value)
-        end = f"{missed:.1f} too few" if missed > 0 else "reached"
-        return f"**Five points were hoped for{' of two together' if pairs else ''}**: {best}, {end}"
+        sure = "bring" if best.interval.value >= HOPED else "do not bring"
+        who = "Two ways together" if pairs else "Other ways"
+        return f"**{who} {sure} the five points that were hoped for**: at best {best}"
 
     @property
     def summary(self) -> str:
         """What came of it, in a sentence."""
         ahead, behind = (_ways(self.gains(), verdict) for verdict in ("ahead", "behind"))
-        where = ["in some setting" if count else "in any setting" for count in (ahead, behind)]
         verbs = ["are" if count > 1 else "is" for count in (ahead, behind)]
-        who = f"{_number(ahead).capitalize()} of {len(self.ways) - 1} other ways to evolve"
+        of = f"{_number(ahead)} of {len(self.ways) - 1} other ways to evolve"
         return (
-            f"{who} {verbs[0]} ahead of the usual one {where[0]}, "
-            f"and {_number(behind)} {verbs[1]} behind it {where[1]}."
+            f"In at least one setting {of} {verbs[0]} ahead of the usual one, "
+            f"and {_number(behind)} {verbs[1]} behind it."
         )
 
     @property
@@ -230,52 +230,34 @@ class Evolved:
         )
 
     @property
-    def findings(self) -> str:
-        """A list: what is ahead and what else is known of it, what is behind, worlds apart."""
-        ahead = [self._about(gain) for gain in self.gains() if gain.verdict == "ahead"]
-        lines = ahead or ["**Ahead of the usual way**: none, in any setting"]
-        lines += [self._behind(), self._together(), self._hope(), self._all_greedily()]
-        for world in self.hard:
-            told = [self._in_world(world, s) for s in self._names if self.has(s, world)]
-            gains = self.gains(world)
-            ahead = sum(gain.verdict == "ahead" for gain in gains)
-            told.append(f"of {len(gains)} comparisons {_number(ahead)} ahead")
-            lines.append(f"**{world.capitalize()} by itself**: {'; '.join(told)}")
-        return "\n".join(f"- {line}." for line in lines)
+    def ahead(self) -> str:
+        """What is ahead of the usual way, and what else is known of it."""
+        rows = [self._about(gain) for gain in self.gains() if gain.verdict == "ahead"]
+        heads = ["way", "setting", "over usual", "greedily", "over its control"]
+        return markdown([*heads, "times the episodes", "times the tokens"], rows)
 
-    def _behind(self) -> str:
-        behind = [gain for gain in self.gains() if gain.verdict == "behind"]
-        parts = [
-            f"{SETTINGS[setting]}: {', '.join(map(self._with_greedy, mine))}"
-            for setting in self._names
-            if (mine := [gain for gain in behind if gain.setting == setting])
-        ]
-        return f"**Behind the usual way**, {'; '.join(parts) or 'none'}"
-
-    def _with_greedy(self, gain: Gain) -> str:
-        greedy = self._greedily(gain)
-        return _listed([gain]) + (f", greedily {greedy.verdict}" if greedy else "")
-
-    def _together(self) -> str:
-        pooled = [gain for way in self.ways[1:] if (gain := self.pooled(way))]
-        parts = (
-            f"{verdict}: {_listed(gain for gain in pooled if gain.verdict == verdict)}"
-            for verdict in ("ahead", "level", "behind")
-            if any(gain.verdict == verdict for gain in pooled)
-        )
-        return f"**Over all settings of the tiny model**, where tried in each, {'; '.join(parts)}"
-
-    def _about(self, gain: Gain) -> str:
+    def _about(self, gain: Gain) -> list[str]:
         line, base = (self._lines[gain.setting, way] for way in (gain.way, BASE))
         greedy, over = self._greedily(gain), self._over_control(gain.setting, gain.way)
-        parts = [f"greedily {greedy.cell}, {greedy.verdict}"] if greedy else []
-        if over:
-            words = WAYS[WAYS[gain.way].control].words
-            parts.append(f"against its control, *{words}*, {over.cell}, {over.verdict}")
         played = (line["explored"] + line["aided"]) / (base["explored"] + base["aided"])
-        trained = line["tokens"] / base["tokens"]
-        parts.append(f"{played:.1f} times the episodes, {trained:.1f} times the trained tokens")
-        return f"**Ahead of the usual way**, {SETTINGS[gain.setting]}: {gain}; {'; '.join(parts)}"
+        return [
+            WAYS[gain.way].words,
+            SETTINGS[gain.setting],
+            gain.cell,
+            greedy.cell if greedy else "",
+            over.cell if over else "",
+            f"{played:.1f}",
+            f"{line['tokens'] / base['tokens']:.1f}",
+        ]
+
+    @property
+    def greedily_behind(self) -> str:
+        """Ways that are behind somewhere when played greedily; none may be ahead."""
+        gains = [greedy for gain in self.gains() if (greedy := self._greedily(gain))]
+        assert all(gain.verdict != "ahead" for gain in gains), "the page says that none is ahead"
+        behind = dict.fromkeys(gain.way for gain in gains if gain.verdict == "behind")
+        names = [f"*{WAYS[way].words}*" for way in behind]
+        return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
 
     def _greedily(self, gain: Gain) -> Gain | None:
         lines = (self._lines[gain.setting, way] for way in (gain.way, BASE))
@@ -283,15 +265,22 @@ class Evolved:
             return None
         return self.gain(gain.way, BASE, gain.setting, greedy=True)
 
-    def _all_greedily(self) -> str:
-        gains = [greedy for gain in self.gains() if (greedy := self._greedily(gain))]
-        ahead, behind = ([g for g in gains if g.verdict == each] for each in ("ahead", "behind"))
-        return f"**Played greedily**: ahead {_listed(ahead)}; behind {_listed(behind)}"
+    @property
+    def hard_worlds(self) -> str:
+        """In textcraft and wordle, by setting: the usual way, and the best of the others."""
+        rows = [
+            self._in_world(world, setting)
+            for world in self.hard
+            for setting in self._names
+            if self.has(setting, world)
+        ]
+        return markdown(["world", "setting", "usual, %", "best way", "points", "verdict"], rows)
 
-    def _in_world(self, world: str, setting: str) -> str:
+    def _in_world(self, world: str, setting: str) -> list[str]:
         base = _percent(self.summaries[setting, BASE].environments[world])
-        best = next(gain for gain in self.gains(world) if gain.setting == setting)
-        return f"{SETTINGS[setting]}, the usual way {base} %, at best {best}, {best.verdict}"
+        gains = [gain for gain in self.gains(world) if gain.setting == setting]
+        best = next((gain for gain in gains if gain.verdict == "ahead"), gains[0])
+        return [world, SETTINGS[setting], base, WAYS[best.way].words, best.cell, best.verdict]
 
     def has(self, setting: str, world: str) -> bool:
         """Whether a setting has that world."""
@@ -315,7 +304,7 @@ class Evolved:
         key = way, other, setting, world, greedy
         if key not in self._gains:
             ours, theirs = (_samples(self._lines[setting, w], world, greedy) for w in (way, other))
-            interval = statistics.difference(ours, theirs)
+            interval = statistics.estimate_difference(ours, theirs)
             assert interval, f"{way} and {other} have no seed in common"
             self._gains[key] = Gain(way, setting, interval)
         return self._gains[key]
@@ -328,7 +317,7 @@ class Evolved:
         ours, theirs = (
             _joined({s: _samples(self._lines[s, w]) for s in tiny}) for w in (way, BASE)
         )
-        interval = statistics.difference(ours, theirs)
+        interval = statistics.estimate_difference(ours, theirs)
         return Gain(way, TINY, interval) if interval else None
 
     def _over_control(self, setting: str, way: str) -> Gain | None:
@@ -373,16 +362,16 @@ def _samples(line: Line, world: str = "", greedy: bool = False) -> dict[int, Sam
 
 
 def _percent(interval: Interval) -> str:
-    return text.percent_interval([interval.low, interval.value, interval.high])
+    return text.format_percent_interval([interval.low, interval.value, interval.high])
 
 
 def _ways(gains: Iterable[Gain], verdict: str) -> int:
     return len({gain.way for gain in gains if gain.verdict == verdict})
 
 
-def _listed(gains: Iterable[Gain]) -> str:
-    """*grpo* -15.7 (-20 to -11), ...; or none."""
-    return ", ".join(f"*{WAYS[gain.way].words}* {gain.cell}" for gain in gains) or "none"
+def _bold(gain: Gain) -> str:
+    """A figure for a table, bold where it is ahead or behind."""
+    return gain.cell if gain.verdict == "level" else f"**{gain.cell}**"
 
 
 def _number(count: int) -> str:

@@ -41,16 +41,21 @@ class Way:
     is_both: bool = False
     """Whether it is two ways together."""
 
+    @property
+    def described(self) -> str:
+        """What it changes, and where the idea is from."""
+        return f"{self.about} ({self.after})" if self.after else self.about
 
-_SAGE = "SAGE (self-hinting where a whole group fails)"
-_R3 = "R³ (reverse curriculum)"
-_SEC = "SEC (Self-Evolving Curriculum)"
-_EVA = "eva (Evolving Alignment via Asymmetric Self-Play)"
-_COV = "Clip-Cov (The Entropy Mechanism of Reinforcement Learning)"
-_EAPO = "EAPO (IterResearch)"
+
+_SAGE = "SAGE"
+_R3 = "R³, reverse curriculum"
+_SEC = "SEC, Self-Evolving Curriculum"
+_EVA = "eva, asymmetric self-play"
+_COV = "Clip-Cov"
+_EAPO = "EAPO, IterResearch"
 _SPEAR = "SPEAR, without its staged bonus"
-_RPO = "RPO (Iterative Reasoning Preference Optimization)"
-_GRPO = "GRPO (DeepSeekMath)"
+_RPO = "RPO"
+_GRPO = "GRPO, DeepSeekMath"
 
 WAYS = {
     BASE: Way("usual", "successes of all rounds are imitated, one episode a task", "Fed-SE"),
@@ -82,7 +87,7 @@ WAYS = {
     "sibling": Way(
         "sibling's way, cut",
         "unsolved tasks are tried again with what solved another of the kind as text",
-        "SE-Agent (revision of trajectories)",
+        "SE-Agent, revision of trajectories",
         "again",
     ),
     "own": Way(

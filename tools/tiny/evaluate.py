@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hansa_client.models import base_model
 from hansa_client.rollout import episodes
-from hansa_client.rollout.tasks import held_out_jobs
+from hansa_client.rollout.tasks import choose_held_out_jobs
 from hansa_worlds import make
 
 CONTEXT = 2048
@@ -22,7 +22,7 @@ def success(
 ) -> dict[str, float]:
     """Share of test tasks solved, and tokens and turns per episode."""
     base = base_model.load("builtin:tiny", folder, threads=1)
-    jobs = held_out_jobs(make(name, options).tasks("test"), tasks, seed)
+    jobs = choose_held_out_jobs(make(name, options).tasks("test"), tasks, seed)
     how = episodes.RolloutConfig(
         temperature=temperature,
         max_length=CONTEXT,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hansa_worlds import DEMO_OPTIONS, World, make
 from hansa_worlds.base import SPLITS
-from hansa_worlds.textcraft.listing import own_book
+from hansa_worlds.textcraft.listing import load_own_book
 from tiny.phrases import PHRASES
 
 PAD, BOS, USER, AGENT, END, UNKNOWN = SPECIALS = (
@@ -62,7 +62,7 @@ def vocabulary(episodes: int = 2_000) -> dict[str, int]:
 def item_words() -> list[str]:
     """The words of all items: a sample of play does not show the rare ones in every place."""
     found: set[str] = set()
-    for recipe in own_book(small=False).listed:
+    for recipe in load_own_book(small=False).listed:
         for item in (recipe.item, *(name for _, name in recipe.needs)):
             found.update(re.findall(PATTERN, f"{item} [{item}]"))
     return sorted(found)

@@ -1,7 +1,7 @@
 """What every world promises: tasks in three disjoint splits, and episodes of text in, text out.
 
-A world is written by overriding `tasks`, `_begin` and `_act`; counting turns, cutting the action
-out of the agent's text and refusing what is none happen here once, so that no world forgets them.
+A world overrides `tasks`, `_begin` and `_act`. This base counts turns, parses the action out of the
+agent's text and refuses text without one, so that no world forgets to.
 Nothing here or in a world may import torch: millions of episodes are played to make `builtin:tiny`.
 """
 
@@ -22,10 +22,15 @@ Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 
 LONGEST_ACTION = 1_000
-"""Characters of an action that are looked at; more is no action of any world, only work."""
+"""Characters of an action that are read; no action of any world is longer."""
+
+GENERIC_RULES = """\
+You reach a goal in a world of text. Each turn you read what happened.
+Answer each observation as "Thought: <why>", then a line "Action: <one action>"."""
+"""For a world of which nothing else is known."""
 
 KINDS_FROM = 512
-"""Training tasks that are asked for their kinds, evenly spread: the same in every round."""
+"""Training tasks whose kinds are listed, evenly spread: the same in every round."""
 
 _ACTION = re.compile(r"Action:\s*(.*?)(?=\n|$)")
 
@@ -48,13 +53,13 @@ class Prompt:
     messages: tuple[Mapping[str, object], ...]
     """All of the chat, to its last message; the agent writes the next."""
     known: int = 0
-    """How many of them the agent has read and written already; 0: it reads the chat anew."""
+    """Messages that the agent has read or written already; 0: it reads the chat from the start."""
     tools: tuple[Mapping[str, object], ...] = ()
     """Tools that it may call."""
     stop: tuple[str, ...] = ()
     """Texts that end this turn, beside those that end every turn."""
     max_tokens: int | None = None
-    """Tokens of this turn at most, where that is less than a turn may have."""
+    """Most tokens of this turn, where that is less than the limit of every turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +76,7 @@ class Observation:
 
 
 class TaskList(Sequence[Task]):
-    """Tasks made when asked for, since a split may hold many thousands."""
+    """Tasks that are built on access, since a split may hold many thousands."""
 
     def __init__(self, size: int, build: Callable[[int], Task]) -> None:
         self._size = size
@@ -98,7 +103,7 @@ class Move(NamedTuple):
     """What an expert does next, and why: a ReAct turn."""
 
     thought: str
-    """One sentence of reason from what the agent can have read; "" says nothing."""
+    """The reason in one sentence, from what the agent can have read; "" for none."""
     action: str
     """One line, as `step` takes it."""
 
@@ -112,27 +117,29 @@ class World(ABC):
     """One episode at a time: `start(task)`, then `step(text)` until done.
 
     Making one is cheap (shared data is cached by module); `start` forgets everything before it.
-    Three methods make a world: `tasks`, `_begin` and `_act`; every other has a default.
+    A world must define `tasks`, `_begin` and `_act`; every other method has a default.
     """
 
     name: ClassVar[str]
     rules: str = ""
-    """What the agent is told first: the aim, and how actions are written."""
+    """Instructions before the first observation: the goal, and how actions are written."""
     brief: str = ""
-    """The rules for a model that knows the world already and reads slowly."""
+    """The rules in one line, for a small model that was trained on the world."""
     max_turns: int = 20
-    """Actions an episode may hold; the last one ends it whatever it was."""
+    """Actions of an episode at most; the last one ends it in any case."""
     shows_state: ClassVar[bool] = False
-    """Whether equal observations mean equal states, so that nothing was gained between two."""
+    """Whether equal observations mean equal states: nothing was gained between two such."""
+    mutable: ClassVar[tuple[str, ...] | None] = None
+    """Attributes whose objects an episode changes: a snapshot copies these; None: copies all."""
     waits: ClassVar[bool] = False
-    """Whether a step waits for something outside, so that a batch takes its steps side by side."""
+    """Whether a step waits for something outside, so that a batch steps in parallel."""
 
     seed: int = 0
     """Seed of the episode that starts next, for a world with random numbers of its own."""
     is_cut: bool = False
-    """Whether the text that `step` is given was cut: its turn had no more tokens."""
+    """Whether the next text for `step` was cut at the token limit."""
     has_rules: bool = False
-    """Whether an episode can break a rule, which is counted apart from what it earns."""
+    """Whether an episode can break a rule; violations are counted apart from the reward."""
 
     options: Mapping[str, object]
 
@@ -142,11 +149,11 @@ class World(ABC):
     _violations: int = 0
 
     def __init__(self, options: Mapping[str, object]) -> None:
-        """Check the options at the door and raise OptionError; the rest trusts them."""
+        """Check the options and raise OptionError; all other methods trust them."""
         self._read(options).finish()
 
     def _read(self, options: Mapping[str, object]) -> Options:
-        """The options after those that every world has; call `finish` when you have read yours."""
+        """Read the options that every world has; call `finish` after reading your own."""
         self.options = dict(options)
         read = self._reading = Options(options)
         self.max_turns = read.integer("max_turns", self.max_turns, 1, 1000)
@@ -154,7 +161,7 @@ class World(ABC):
         return read
 
     def check_options(self) -> None:
-        """Raise what did not fit, for a world that read its options and did not call `finish`."""
+        """Raise OptionError for a world that read its options but did not call `finish`."""
         if reading := vars(self).pop("_reading", None):
             reading.check()
 
@@ -176,7 +183,7 @@ class World(ABC):
         return train[rng(self.name, "fresh", seed).randrange(len(train))]
 
     def expert(self) -> Move:
-        """The scripted expert's next move in the present state; asking changes nothing."""
+        """The scripted expert's next move in the current state, which it leaves unchanged."""
         raise NoPlayer(f"world {self.name!r} has no expert")
 
     def greedy(self, draw: random.Random) -> str:
@@ -184,22 +191,22 @@ class World(ABC):
         raise NoPlayer(f"world {self.name!r} has no greedy player")
 
     def legal(self) -> list[str]:
-        """Actions that would do something here; never empty before the end."""
+        """Actions that have an effect in the current state; never empty before the end."""
         raise NoPlayer(f"world {self.name!r} does not list its actions")
 
     def actions(self) -> list[str]:
-        """Well-formed actions that a player who understands nothing chooses from."""
+        """Well-formed actions, with or without an effect, for the random player."""
         return self.legal()
 
     def solvable(self, task: Task) -> bool:
-        """Whether the expert is expected to succeed; false for what is known to be too long."""
+        """Whether the expert is expected to succeed; false for a task known to be too long."""
         return True
 
     def group(self, task: Task) -> str:
-        """What kind of task it is, such as its level, for figures of each kind; "" is all one.
+        """The task's kind, such as its level, for scores by kind; "" where there is only one.
 
-        A world has 3 to 12 kinds at best, and the tasks of one are about as hard. Asking starts
-        nothing. The name leaves the silo: it says nothing that one task alone has.
+        A world has 3 to 12 kinds at best, each of tasks that are about as hard. It starts no
+        episode. The name leaves the silo: it must not identify a single task.
         """
         return ""
 
@@ -210,20 +217,26 @@ class World(ABC):
         return sorted({self.group(train[index]) for index in range(0, len(train), step)} - {""})
 
     def introduction(self) -> str:
-        """What is said before the first observation."""
+        """The text before the first observation."""
         return {"full": self.rules, "brief": self.brief, "none": ""}[self.prompt]
 
     def snapshot(self) -> object:
-        """The episode as it stands, for `restore`; worlds outside this process have none."""
-        return copy.deepcopy(vars(self))
+        """The state of the episode, for `restore`; worlds outside this process have none."""
+        return self._copy(vars(self))
 
     def restore(self, snapshot: object) -> None:
-        """Go on from a snapshot of this world, as often as you like."""
+        """Continue from a snapshot of this world, any number of times."""
+        copied = self._copy(cast("dict[str, object]", snapshot))
         vars(self).clear()
-        vars(self).update(copy.deepcopy(cast("dict[str, object]", snapshot)))
+        vars(self).update(copied)
+
+    def _copy(self, state: dict[str, object]) -> dict[str, object]:
+        if self.mutable is None:
+            return copy.deepcopy(state)
+        return state | {name: copy.deepcopy(state[name]) for name in self.mutable if name in state}
 
     def close(self) -> None:  # noqa: B027
-        """Give back what an episode holds outside this process; `start` may follow all the same."""
+        """Release what an episode holds outside this process; `start` may still follow."""
 
     @property
     def success(self) -> bool:
@@ -232,7 +245,7 @@ class World(ABC):
 
     @property
     def violations(self) -> int:
-        """How often the episode has broken a rule so far, whatever it earned."""
+        """How often the episode has broken a rule so far."""
         return self._violations
 
     def start(self, task: Task) -> Observation:
@@ -246,7 +259,7 @@ class World(ABC):
         return Observation(f"{introduction}\n{text}" if introduction else text)
 
     def step(self, action: str) -> Observation:
-        """Play one turn; never raises, whatever the text."""
+        """Play one turn; no text makes it raise."""
         if self._done:
             return Observation("The episode is over.", 0.0, True)
         self._turns += 1
@@ -278,7 +291,7 @@ def parse_action(text: str) -> str | None:
 
 
 def rng(*parts: object) -> random.Random:
-    """A generator seeded by text: equal on every machine, unlike anything that meets hash()."""
+    """A generator seeded by text: equal on every machine, unlike one seeded by hash()."""
     return random.Random("/".join(map(str, parts)))
 
 

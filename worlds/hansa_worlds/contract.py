@@ -1,4 +1,4 @@
-"""What every world must keep, as checks that run over any of them: yours too.
+"""The contract of worlds, as checks that run over any world, one of a package too.
 
     from hansa_worlds.contract import CHECKS
 
@@ -23,12 +23,12 @@ from hansa_worlds.errors import NoPlayer, WorldError
 Make = Callable[[], World]
 
 EPISODES = 12
-"""Tasks looked at per check: enough to meet a fault, few enough to run at every save."""
+"""Tasks per check: enough to find most faults, few enough to run often."""
 LEAST_SOLVED = 0.95
-"""Share of the tasks that the expert must solve: its play becomes the demonstrations."""
+"""Share of the tasks that the expert must solve: its episodes become demonstrations."""
 
 MOST_CALLS = 50_000
-"""Calls of one step at most; a million steps are played in a round of a large federation."""
+"""Most calls of one step; a round of a large federation plays a million steps."""
 
 LONGEST_KIND = 100
 """Characters of a kind's name."""
@@ -61,7 +61,7 @@ HOSTILE = (
 
 
 class WorldContractError(WorldError):
-    """A world does not keep a promise of hansa_worlds.World."""
+    """A world breaks the contract of hansa_worlds.World."""
 
 
 def _require(kept: bool, sentence: str) -> None:
@@ -82,13 +82,19 @@ def _sample(world: World) -> list[Task]:
 def _play(world: World, task: Task, choose: Callable[[World], str]) -> Iterator[Observation]:
     seen = world.start(task)
     yield seen
+    yield from _play_to_end(world, seen, choose)
+
+
+def _play_to_end(
+    world: World, seen: Observation, choose: Callable[[World], str]
+) -> Iterator[Observation]:
     while not seen.done:
         seen = world.step(choose(world))
         yield seen
 
 
-def _randomly(task: Task) -> Callable[[World], str]:
-    """A player that knows the legal actions, or nothing but words that mean nothing."""
+def _make_random_player(task: Task) -> Callable[[World], str]:
+    """A player that chooses legal actions, or words without meaning where none are listed."""
     draw = random.Random(task.id)
 
     def choose(world: World) -> str:
@@ -100,16 +106,16 @@ def _randomly(task: Task) -> Callable[[World], str]:
     return choose
 
 
-def _expertly(world: World) -> str:
-    """The expert's action; where there is none, a player that is at least the same each time."""
+def _choose_expertly(world: World) -> str:
+    """The expert's action; without an expert, always the same one."""
     try:
         return world.expert().action
     except NoPlayer:
         return "look"
 
 
-def _has(world: World, player: Literal["expert", "legal"]) -> bool:
-    """Whether the world has such a player; asked in the middle of an episode."""
+def _has_player(world: World, player: Literal["expert", "legal"]) -> bool:
+    """Whether the world has such a player, tried during an episode."""
     world.start(world.tasks("train")[0])
     try:
         getattr(world, player)()
@@ -175,34 +181,35 @@ def episodes_are_deterministic(make: Make) -> None:
     """The same task and actions give the same observations in two worlds."""
     one, other = make(), make()
     for task in _sample(one):
-        first = list(_play(one, task, _randomly(task)))
-        _require(first == list(_play(other, task, _randomly(task))), f"{task.id} differs")
+        first = list(_play(one, task, _make_random_player(task)))
+        _require(first == list(_play(other, task, _make_random_player(task))), f"{task.id} differs")
 
 
 def start_forgets_the_episode_before(make: Make) -> None:
-    """A world that has played, or broken off in the middle, plays as a new one."""
+    """A world plays like a new one after an episode, complete or interrupted."""
     used = make()
     for task in _sample(used):
-        list(_play(used, task, _randomly(task)))
+        list(_play(used, task, _make_random_player(task)))
         used.start(task)
         used.step("Action: broken off")
         _require(not used.success, f"{task.id}: success before the end")
-        again = list(_play(used, task, _expertly))
+        again = list(_play(used, task, _choose_expertly))
         _require(
-            again == list(_play(make(), task, _expertly)), f"{task.id}: something is left over"
+            again == list(_play(make(), task, _choose_expertly)),
+            f"{task.id}: something is left over",
         )
 
 
 def expert_solves_its_tasks(make: Make) -> None:
-    """Expert play succeeds, within the turns; a world without an expert has nothing to show."""
+    """The expert succeeds within the turns; skipped for a world without one."""
     world = make()
-    if not _has(world, "expert"):
+    if not _has_player(world, "expert"):
         return
     failed = []
     tasks = [task for task in _sample(world) if world.solvable(task)]
     _require(bool(tasks), "no task is solvable")
     for task in tasks:
-        list(_play(world, task, _expertly))
+        list(_play(world, task, _choose_expertly))
         if not world.success:
             failed.append(task.id)
     solved = 1 - len(failed) / len(tasks)
@@ -210,30 +217,30 @@ def expert_solves_its_tasks(make: Make) -> None:
 
 
 def episodes_end(make: Make) -> None:
-    """After max_turns at the latest; then nothing moves any more."""
+    """An episode ends after max_turns at the latest, and then stays as it is."""
     world = make()
     for task in _sample(world):
-        steps = list(_play(world, task, _randomly(task)))[1:]
+        steps = list(_play(world, task, _make_random_player(task)))[1:]
         _require(1 <= len(steps) <= world.max_turns, f"{task.id}: {len(steps)} turns")
         before = world.success
         after = world.step(HOSTILE[0])
-        _require(after.done and after.reward == 0, f"{task.id}: an ended episode goes on")
+        _require(after.done and after.reward == 0, f"{task.id}: an ended episode continues")
         _require(world.success is before, f"{task.id}: success changes after the end")
 
 
 def legal_is_never_empty(make: Make) -> None:
-    """Until the end there is something to choose, distinct and on one line, and asking is free."""
+    """Until the end there are legal actions, distinct, on one line; listing changes nothing."""
     world = make()
-    if not _has(world, "legal"):
+    if not _has_player(world, "legal"):
         return
     for task in _sample(world):
-        choose = _randomly(task)
+        choose = _make_random_player(task)
         seen = world.start(task)
         while not seen.done:
             moves = world.legal()
             _require(bool(moves) and len(set(moves)) == len(moves), f"{task.id}: legal {moves}")
             _require(all("\n" not in move for move in moves), f"{task.id}: legal {moves}")
-            _expertly(world)
+            _choose_expertly(world)
             _require(moves == world.legal(), f"{task.id}: expert() changes the state")
             seen = world.step(choose(world))
 
@@ -255,9 +262,13 @@ def an_action_may_follow_a_thought(make: Make) -> None:
     """`Thought: ... Action: x` is x, as AgentGym's agents write it."""
     plain, thoughtful = make(), make()
     for task in _sample(plain):
-        one = list(_play(plain, task, _expertly))
+        one = list(_play(plain, task, _choose_expertly))
         other = list(
-            _play(thoughtful, task, lambda w: f"Thought: well.\n\nAction:   {_expertly(w)} \nok")
+            _play(
+                thoughtful,
+                task,
+                lambda w: f"Thought: well.\n\nAction:   {_choose_expertly(w)} \nok",
+            )
         )
         _require(one == other, f"{task.id}: a thought changes the play")
 
@@ -265,7 +276,7 @@ def an_action_may_follow_a_thought(make: Make) -> None:
 def experts_think_before_they_act(make: Make) -> None:
     """An expert's turn is a thought and one action, and reads as `step` takes it."""
     world = make()
-    if not _has(world, "expert"):
+    if not _has_player(world, "expert"):
         return
     for task in _sample(world):
         seen = world.start(task)
@@ -279,72 +290,65 @@ def experts_think_before_they_act(make: Make) -> None:
 
 
 def a_snapshot_can_be_gone_on_from(make: Make) -> None:
-    """Restored, an episode goes on as it did the first time; worlds outside have no snapshots."""
+    """A restored episode continues as it did the first time; remote worlds have no snapshots."""
     world = make()
     for task in _sample(world)[:EPISODES]:
         seen = world.start(task)
         if not seen.done:
-            seen = world.step(_expertly(world))
+            seen = world.step(_choose_expertly(world))
         try:
             kept = world.snapshot()
         except NoPlayer:
             return
-        first = list(_go_on(world, seen))
+        first = list(_play_to_end(world, seen, _choose_expertly))
         for _ in range(2):
             world.restore(kept)
-            _require(list(_go_on(world, seen)) == first, f"{task.id}: restored, it differs")
+            _require(
+                list(_play_to_end(world, seen, _choose_expertly)) == first,
+                f"{task.id}: restored, it differs",
+            )
 
 
 def broken_rules_are_counted(make: Make) -> None:
-    """From none, never back, and only where the world has rules, which its expert keeps."""
+    """The count starts at 0 and never falls; it rises only with rules, and not by the expert."""
     world = make()
     for task in _sample(world):
-        for choose in (_randomly(task), _expertly):
-            counts = []
-            for _ in _play(world, task, choose):
-                counts.append(world.violations)
+        for choose in (_make_random_player(task), _choose_expertly):
+            counts = [world.violations for _ in _play(world, task, choose)]
             _require(counts[0] == 0, f"{task.id}: a rule is broken before the first action")
             _require(counts == sorted(counts), f"{task.id}: broken rules are forgotten")
-            keeps = choose is _expertly or not world.has_rules
+            keeps = choose is _choose_expertly or not world.has_rules
             _require(not keeps or not counts[-1], f"{task.id}: the expert breaks a rule")
 
 
-def _go_on(world: World, seen: Observation) -> Iterator[Observation]:
-    while not seen.done:
-        seen = world.step(_expertly(world))
-        yield seen
-
-
 def steps_are_cheap(make: Make) -> None:
-    """A step makes few calls: counted, since a clock would tell another story each time."""
+    """A step makes few calls; these are counted, since times differ from run to run."""
     world = make()
     if world.waits:
         return
     for task in _sample(world):
-        choose = _randomly(task)
+        choose = _make_random_player(task)
         seen = world.start(task)
         while not seen.done:
             action = choose(world)
-            with _Calls() as calls:
-                seen = world.step(action)
-            _require(calls.made <= MOST_CALLS, f"{task.id}: {action!r} makes {calls.made} calls")
+            seen, calls = _count_calls(world, action)
+            _require(calls <= MOST_CALLS, f"{task.id}: {action!r} makes {calls} calls")
 
 
-class _Calls:
-    """Counts the calls made inside the block."""
+def _count_calls(world: World, action: str) -> tuple[Observation, int]:
+    """A step, and how many calls it makes."""
+    calls = 0
 
-    made = 0
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event.endswith("call")
 
-    def __enter__(self) -> _Calls:
-        self._before = sys.getprofile()
-        sys.setprofile(self._count)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        sys.setprofile(self._before)
-
-    def _count(self, _frame: object, event: str, _argument: object) -> None:
-        self.made += event.endswith("call")
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        return world.step(action), calls
+    finally:
+        sys.setprofile(before)
 
 
 CHECKS: dict[str, Callable[[Make], None]] = {
@@ -369,8 +373,8 @@ CHECKS: dict[str, Callable[[Make], None]] = {
 }
 
 
-def prepared(name: str, options: Mapping[str, object] | None) -> Make:
-    """What the checks take, from a name and options; an error where there is no such world."""
+def prepare_world(name: str, options: Mapping[str, object] | None) -> Make:
+    """What the checks take, from a name and options; raises where there is no such world."""
     from hansa_worlds.registry import make
 
     make(name, options)

@@ -1,8 +1,8 @@
-"""What can be wrong with a world, in sentences that say what fits."""
+"""Errors of worlds; each message says what came and what is valid."""
 
 
 class WorldError(Exception):
-    """A world cannot be made or played as asked; the message says what fits."""
+    """A world cannot be made or played; the message says what is valid."""
 
 
 class WorldMissing(WorldError):
@@ -10,7 +10,7 @@ class WorldMissing(WorldError):
 
 
 class NoPlayer(WorldError):
-    """A world lacks a player that was asked for: an expert, a greedy one, or a list of moves."""
+    """A world lacks a player: the expert, the greedy one, or a list of its actions."""
 
 
 class OptionError(WorldError):
@@ -18,7 +18,7 @@ class OptionError(WorldError):
 
 
 class WorldDown(WorldError):
-    """Something outside that a world plays on does not answer as it should; trying later may help.
+    """A server or program that a world depends on failed; trying later may help.
 
-    Its message is shown to everybody: it names addresses and reasons, never an episode's text.
+    The message leaves the silo: it names addresses and reasons, never an episode's text.
     """

@@ -6,7 +6,7 @@
 
 `reset(seed=...)` gives (observation, info), `step(action)` gives (observation, reward, terminated,
 truncated, info). A task is a seed. Package gymnasium is needed only for its own ids. Nothing is
-imported or made for `env` but what the image's or the machine's owner allows (allowed.py).
+imported or made for `env` unless the owner of the image or machine allows it (allowed.py).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from inspect import signature
 from typing import Any, NoReturn
 
 from hansa_worlds import seeds
-from hansa_worlds.allowed import allowed_words, is_allowed
-from hansa_worlds.base import Observation, Split, Task, World
+from hansa_worlds.allowed import describe_allowed, is_allowed
+from hansa_worlds.base import GENERIC_RULES, Observation, Split, Task, World
 from hansa_worlds.errors import NoPlayer, OptionError, WorldError
 from hansa_worlds.options import Options
 
@@ -28,14 +28,12 @@ LONGEST_TEXT = 16_000
 """Characters of an observation that are kept."""
 
 _FITS = "module:Class or an id such as module:Id-v0"
-_RULES = """You reach a goal in a world of text. Each turn you read what happened.
-Answer each observation as "Thought: <why>", then a line "Action: <one action>"."""
 
 
 class Gymnasium(World):
-    """Plays an environment of somebody else's.
+    """Plays any environment with Gymnasium's methods.
 
-    What the environment raises is raised here too and breaks the episode off; the next one is
+    An exception of the environment is raised here too and aborts the episode; the next one is
     played in a new environment.
     """
 
@@ -43,22 +41,22 @@ class Gymnasium(World):
 
     def __init__(self, options: Mapping[str, object]) -> None:
         read = self._read(options)
-        self.rules = read.text("rules", _RULES)
+        self.rules = read.text("rules", GENERIC_RULES)
         self.brief = read.text("brief", "Reach the goal.")
         self._env_name = read.text("env", "")
         kwargs = read.mapping("kwargs")
         self._field = read.text("text_field", "")
-        self._names = _names(read)
+        self._names = _read_names(read)
         self._least = read.number("success", 0.0, 0.0, 1e6)
         self._seeds = seeds.read_seeds(read)
         read.finish()
-        seeds.check_apart(self._seeds)
-        self._make = _factory(self._env_name, kwargs)
+        seeds.check_disjoint(self._seeds)
+        self._make = _make_factory(self._env_name, kwargs)
         self._env: Any = None
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        """The seeds of a split; whether two seeds differ is the environment's business."""
-        return seeds.tasks(self._env_name, split, self._seeds[split])
+        """The seeds of a split; the environment decides whether two seeds differ."""
+        return seeds.make_tasks(self._env_name, split, self._seeds[split])
 
     def _begin(self, task: Task) -> str:
         if self._env is None:
@@ -66,23 +64,23 @@ class Gymnasium(World):
             self._check_actions()
         answer = self._call(self._env.reset, seed=int(task.payload[0]))
         if not isinstance(answer, tuple) or len(answer) != 2:
-            self._break("reset gives no pair of observation and info")
-        return self._text(answer[0])
+            self._abort("reset gives no pair of observation and info")
+        return self._read_text(answer[0])
 
     def _act(self, action: str) -> Observation:
         if self._env is None:
-            self._break("the episode was broken off before")
-        move = self._move(action)
+            self._abort("the episode was broken off before")
+        move = self._parse_move(action)
         if move is None:
             names = f" Actions: {', '.join(self._names)}." if self._names else ""
             return Observation(f"That is no action here.{names}")
         answer = self._call(self._env.step, move)
         if not isinstance(answer, tuple) or len(answer) != 5:
-            self._break("step gives no observation, reward, terminated, truncated and info")
+            self._abort("step gives no observation, reward, terminated, truncated and info")
         observed, reward, terminated, truncated, _ = answer
         self._solved = bool(terminated)
         return Observation(
-            self._text(observed), self._number(reward), bool(terminated or truncated)
+            self._read_text(observed), self._read_reward(reward), bool(terminated or truncated)
         )
 
     def _is_success(self, last: Observation) -> bool:
@@ -106,11 +104,11 @@ class Gymnasium(World):
         """Close the environment; the next episode makes another."""
         env, self._env = self._env, None
         if hasattr(env, "close"):
-            with suppress(Exception):  # nothing depends on it any more
+            with suppress(Exception):  # it is not used again
                 env.close()
 
     def _check_actions(self) -> None:
-        """Numbered actions need as many names, or every action would be none."""
+        """Numbered actions need as many names, or no action could be chosen."""
         count = getattr(getattr(self._env, "action_space", None), "n", None)
         if count is not None and int(count) != len(self._names):
             self.close()
@@ -119,8 +117,8 @@ class Gymnasium(World):
                 f" each action of {self._env_name}"
             )
 
-    def _move(self, action: str) -> object | None:
-        """What the environment takes for the text, or None where it would take nothing."""
+    def _parse_move(self, action: str) -> object | None:
+        """The environment's action for the text, or None for an invalid one."""
         if self._names:
             places = {name.lower(): place for place, name in enumerate(self._names)}
             return places.get(action.lower())
@@ -129,7 +127,7 @@ class Gymnasium(World):
             return None
         return action
 
-    def _text(self, observed: object) -> str:
+    def _read_text(self, observed: object) -> str:
         if self._field and isinstance(observed, Mapping):
             observed = observed.get(self._field)
         if not isinstance(observed, str):
@@ -139,99 +137,101 @@ class Gymnasium(World):
             )
         return observed[:LONGEST_TEXT]
 
-    def _number(self, reward: object) -> float:
+    def _read_reward(self, reward: object) -> float:
         try:
             number = float(reward)  # type: ignore[arg-type]  # NumPy's numbers too
         except (TypeError, ValueError):
             number = math.nan
         if not math.isfinite(number):
-            self._break("step gives a reward that is no number")
+            self._abort("step gives a reward that is not a number")
         return number
 
     def _call(self, function: Callable[..., Any], *args: object, **kwargs: object) -> Any:
         try:
             return function(*args, **kwargs)
         except Exception:
-            self.close()  # whatever state it is in
+            self.close()  # its state is unknown
             self._done = True
             raise
 
-    def _break(self, reason: str) -> NoReturn:
+    def _abort(self, reason: str) -> NoReturn:
         self.close()
         self._done = True
         raise WorldError(f"environment {self._env_name}: {reason}")
 
 
-def _factory(name: str, kwargs: Mapping[str, object]) -> Callable[[], Any]:
+def _make_factory(name: str, kwargs: Mapping[str, object]) -> Callable[[], Any]:
     """What makes the environment: a class of an allowed module, or Gymnasium for its ids."""
     if not name:
         raise OptionError(f"options.env: got nothing, expected {_FITS}")
     module, colon, attribute = name.partition(":")
     if colon:
-        found = _imported(name, module, attribute)
+        found = _import_attribute(name, module, attribute)
         if found is not None:
-            kind = _environment(name, found)
+            kind = _require_environment(name, found)
             _check_kwargs(name, kind, kwargs)
             return lambda: kind(**kwargs)
-    return _by_id(name, attribute if colon else name, kwargs)
+    return _make_factory_by_id(name, attribute if colon else name, kwargs)
 
 
-def _by_id(name: str, id_: str, kwargs: Mapping[str, object]) -> Callable[[], Any]:
-    """By Gymnasium, which never gets to see a module's name: it would import it."""
+def _make_factory_by_id(name: str, id_: str, kwargs: Mapping[str, object]) -> Callable[[], Any]:
+    """From Gymnasium's registry. It is given no `module:` prefix: it would import that module."""
     try:
         library = import_module("gymnasium")
     except ImportError as error:
-        raise OptionError(_fits(name, "an id, which needs package gymnasium")) from error
+        raise OptionError(_format_error(name, "an id, which needs package gymnasium")) from error
     try:
         spec = library.spec(id_)
     except Exception as error:
-        raise OptionError(_fits(name, "which neither a module nor Gymnasium has")) from error
-    kind = _class_of_id(name, spec.entry_point)
+        raise OptionError(
+            _format_error(name, "which neither a module nor Gymnasium has")
+        ) from error
+    kind = _load_class_of_id(name, spec.entry_point)
     for_make = signature(library.make).parameters
     rest = {key: value for key, value in kwargs.items() if key not in for_make}
     _check_kwargs(name, kind, {**spec.kwargs, **rest})
     return lambda: library.make(spec, disable_env_checker=True, **kwargs)
 
 
-def _class_of_id(name: str, made_by: Any) -> type[Any]:
-    """What makes an id: a class, or the name of one that is imported only now."""
+def _load_class_of_id(name: str, made_by: Any) -> type[Any]:
+    """The class of an id, imported only now where the registry has its name."""
     if isinstance(made_by, str):
         module, _, attribute = made_by.partition(":")
-        return _environment(name, _imported(name, module, attribute))
-    kind = _environment(name, made_by)
+        return _require_environment(name, _import_attribute(name, module, attribute))
+    kind = _require_environment(name, made_by)
     if not is_allowed(kind.__module__, kind.__name__):
-        raise _not_allowed(name)
+        raise _build_refusal(name)
     return kind
 
 
-def _imported(name: str, module: str, attribute: str) -> Any:
-    """What a module has under that name, or None; nothing is imported that is not allowed."""
+def _import_attribute(name: str, module: str, attribute: str) -> Any:
+    """A module's attribute, or None; a module that is not allowed is not imported."""
     if not is_allowed(module, attribute):
-        raise _not_allowed(name)
+        raise _build_refusal(name)
     try:
         return getattr(import_module(module), attribute, None)
     except ImportError as error:
-        raise OptionError(_fits(name, f"but {error}")) from error
+        raise OptionError(_format_error(name, f"but {error}")) from error
 
 
-def _environment(name: str, found: Any) -> type[Any]:
+def _require_environment(name: str, found: Any) -> type[Any]:
     """The class of an environment; nothing else is ever called."""
     if not isinstance(found, type) or not all(
         callable(getattr(found, method, None)) for method in ("reset", "step")
     ):
-        raise OptionError(_fits(name, "which is no class with reset and step"))
+        raise OptionError(_format_error(name, "which is no class with reset and step"))
     return found
 
 
-def _not_allowed(name: str) -> OptionError:
-    return OptionError(f"options.env: got {name!r}, expected {allowed_words()}")
+def _build_refusal(name: str) -> OptionError:
+    return OptionError(f"options.env: got {name!r}, expected {describe_allowed()}")
 
 
 def _check_kwargs(name: str, maker: Callable[..., Any], kwargs: Mapping[str, object]) -> None:
-    """Refuse arguments that a maker does not take, or lacks; what they hold is its own affair."""
+    """Refuse unknown and missing arguments; their values are left to the environment."""
     try:
         parameters = signature(maker).parameters.values()
-    except (TypeError, ValueError):  # some classes written in C do not say
+    except (TypeError, ValueError):  # some classes written in C have no signature
         return
     named = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     takes = [p.name for p in named]
@@ -244,21 +244,14 @@ def _check_kwargs(name: str, maker: Callable[..., Any], kwargs: Mapping[str, obj
         raise OptionError(f"options.kwargs: got {got}, expected {fits} (what {name} takes)")
 
 
-def _fits(name: str, why: str) -> str:
+def _format_error(name: str, why: str) -> str:
     return f"options.env: got {name!r}, {why}, expected {_FITS}"
 
 
-def _names(read: Options) -> tuple[str, ...]:
+def _read_names(read: Options) -> tuple[str, ...]:
     """Names of numbered actions, the first for 0: one line each, and no two alike."""
-    value = read.anything("actions", [])
     fits = "a list of distinct names, the first for action 0"
-    if not isinstance(value, list | tuple):
-        read.refuse("actions", repr(value), fits)
-        return ()
-    for name in value:
-        if not isinstance(name, str) or not name or name != " ".join(name.split()):
-            read.refuse("actions", f"{name!r} in it", fits)
-            return ()
-    if len({name.lower() for name in value}) != len(value):
-        read.refuse("actions", repr(value), fits)
-    return tuple(value)
+    names = read.texts("actions", fits, lambda name: bool(name) and name == " ".join(name.split()))
+    if len({name.lower() for name in names}) != len(names):
+        read.refuse("actions", repr(list(names)), fits)
+    return names

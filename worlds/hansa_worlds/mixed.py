@@ -1,4 +1,4 @@
-"""World `mixed`: one silo that has several worlds, as the centre of a centralized method has."""
+"""World `mixed`: several worlds in one silo, such as the baseline of centralized training."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class MixedPart:
     """Its own file of demonstrations."""
 
 
-def parts_of(options: Mapping[str, object]) -> list[MixedPart]:
+def parse_parts(options: Mapping[str, object]) -> list[MixedPart]:
     """The parts that the options name, checked."""
     given = options.get("worlds")
     if not isinstance(given, list) or not given:
         raise OptionError("options.worlds: expected a list of {name, world, options}")
-    parts = [_part(index, each) for index, each in enumerate(given)]
+    parts = [_parse_part(index, each) for index, each in enumerate(given)]
     names = [part.name for part in parts]
     for index, name in enumerate(names):
         if name in names[:index]:
@@ -45,7 +45,7 @@ def parts_of(options: Mapping[str, object]) -> list[MixedPart]:
     return parts
 
 
-def _part(index: int, given: object) -> MixedPart:
+def _parse_part(index: int, given: object) -> MixedPart:
     where = f"options.worlds[{index}]"
     if not isinstance(given, dict) or not {"name", "world"} <= given.keys() <= _FIELDS:
         raise OptionError(f"{where}: expected name and world, and at most {sorted(_FIELDS)}")
@@ -62,7 +62,7 @@ def _part(index: int, given: object) -> MixedPart:
     return MixedPart(name, world, options, count, given.get("demonstrationsFrom"))
 
 
-def within(part: MixedPart, task: Task) -> Task:
+def wrap_task(part: MixedPart, task: Task) -> Task:
     """A part's task as a task of the whole."""
     return Task(f"{part.name}/{task.id}", task.split, (part.name, *task.payload))
 
@@ -70,9 +70,9 @@ def within(part: MixedPart, task: Task) -> Task:
 class Mixed(World):
     """Several worlds in one silo; every task is one of theirs.
 
-    It has all tasks of its parts and plays each by its part's rules, turns and prompt. How many of
-    them are shown, explored and held out is the client's affair: as many of each part as of an
-    environment (see hansa_client.rollout.mixed_silo).
+    It has all tasks of its parts and plays each by its part's rules, turns and prompt. The client
+    demonstrates, explores and holds out as many tasks of each part as of an environment
+    (hansa_client.rollout.mixed_silo).
     """
 
     name = NAME
@@ -83,7 +83,7 @@ class Mixed(World):
         from hansa_worlds.registry import make
 
         self.options = dict(options)
-        self._parts = parts_of(options)
+        self._parts = parse_parts(options)
         self._worlds = {part.name: make(part.world, part.options) for part in self._parts}
         self.max_turns = max(world.max_turns for world in self._worlds.values())
         self.has_rules = any(world.has_rules for world in self._worlds.values())
@@ -98,7 +98,7 @@ class Mixed(World):
         def build(index: int) -> Task:
             for part, tasks in found:
                 if index < len(tasks):
-                    return within(part, tasks[index])
+                    return wrap_task(part, tasks[index])
                 index -= len(tasks)
             raise IndexError(index)
 
@@ -142,7 +142,7 @@ class Mixed(World):
         return self._now.greedy(draw)
 
     def legal(self) -> list[str]:
-        """What would do something in the part."""
+        """Actions that have an effect in the part."""
         return self._now.legal()
 
     def actions(self) -> list[str]:
@@ -158,6 +158,6 @@ class Mixed(World):
         return sorted(self._worlds)
 
     def close(self) -> None:
-        """Give back what the parts hold."""
+        """Close the parts."""
         for world in self._worlds.values():
             world.close()

@@ -1,17 +1,20 @@
-"""Reading a world's options: each with its bounds, and none that nobody asked for."""
+"""Reading a world's options: each is checked, and unknown ones are refused."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, cast
 
 from hansa_worlds.errors import OptionError
 
+T = TypeVar("T")
+
 
 class Options:
-    """Reads `options` entry by entry; `finish` says all that is wrong with them at once.
+    """Reads options one by one; `finish` raises everything that is wrong with them at once.
 
-    For an option that does not fit, the default is returned, so that reading goes on.
+    For an invalid option the default is returned, so that reading continues.
     """
 
     def __init__(self, given: Mapping[str, object]) -> None:
@@ -21,82 +24,58 @@ class Options:
 
     def integer(self, name: str, default: int, low: int, high: int) -> int:
         """An integer from low to high."""
-        value = self._take(name, default)
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)  # JSON has one kind of number
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            self.refuse(name, repr(value), f"{low} to {high}")
-            return default
-        return value
+        value = _to_whole(self._take(name, default))
+        is_valid = type(value) is int and low <= value <= high
+        return self._accept(name, value, default, f"{low} to {high}", is_valid)
 
     def number(self, name: str, default: float, low: float, high: float) -> float:
         """A number from low to high."""
         value = self._take(name, default)
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int | float)
-            or not low <= value <= high
-        ):
-            self.refuse(name, repr(value), f"{low:g} to {high:g}")
-            return default
-        return float(value)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        is_valid = is_number and low <= cast("float", value) <= high
+        return float(self._accept(name, value, default, f"{low:g} to {high:g}", is_valid))
 
     def text(self, name: str, default: str) -> str:
         """Any text."""
         value = self._take(name, default)
-        if not isinstance(value, str):
-            self.refuse(name, repr(value), "text")
-            return default
-        return value
-
-    def integers(self, name: str, default: Sequence[int], low: int, high: int) -> tuple[int, ...]:
-        """A list of distinct integers from low to high, at least one."""
-        value = self._take(name, default)
-        fits = f"a list of distinct integers from {low} to {high}"
-        if isinstance(value, str) or not isinstance(value, Sequence) or not value:
-            self.refuse(name, repr(value), fits)
-            return tuple(default)
-        numbers = [int(x) if isinstance(x, float) and x.is_integer() else x for x in value]
-        for each in numbers:
-            if isinstance(each, bool) or not isinstance(each, int) or not low <= each <= high:
-                self.refuse(name, f"{each!r} in it", fits)
-                return tuple(default)
-        if len(set(numbers)) != len(numbers):
-            self.refuse(name, repr(value), fits)
-            return tuple(default)
-        return tuple(numbers)
+        return self._accept(name, value, default, "text", isinstance(value, str))
 
     def boolean(self, name: str, default: bool) -> bool:
         """True or false."""
         value = self._take(name, default)
-        if not isinstance(value, bool):
-            self.refuse(name, repr(value), "true or false")
-            return default
-        return value
+        return self._accept(name, value, default, "true or false", isinstance(value, bool))
 
     def choice(self, name: str, default: str, choices: Sequence[str]) -> str:
         """One of a few words."""
         value = self._take(name, default)
-        if not isinstance(value, str) or value not in choices:
-            self.refuse(name, repr(value), " or ".join(choices))
-            return default
-        return value
+        is_valid = isinstance(value, str) and value in choices
+        return self._accept(name, value, default, " or ".join(choices), is_valid)
+
+    def integers(self, name: str, default: Sequence[int], low: int, high: int) -> tuple[int, ...]:
+        """A list of distinct integers from low to high, at least one."""
+        fits = f"a list of distinct integers from {low} to {high}"
+        found = self._list(name, default, fits, lambda x: type(x) is int and low <= x <= high)
+        if not 0 < len(found) == len(set(found)):
+            self.refuse(name, repr(list(found)), fits)
+            return tuple(default)
+        return found
 
     def words(self, name: str, default: Sequence[str], length: int, least: int) -> tuple[str, ...]:
         """A list of distinct lower-case words of one length."""
-        value = self._take(name, default)
         fits = f"a list of at least {least} distinct words of {length} letters a to z"
-        if isinstance(value, str) or not isinstance(value, Sequence):
-            self.refuse(name, repr(value), fits)
-            return tuple(default)
-        for word in value:
-            if not isinstance(word, str) or not re.fullmatch(f"[a-z]{{{length}}}", word):
-                self.refuse(name, f"{word!r} in it", fits)
-                return tuple(default)
-        if len(set(value)) != len(value) or len(value) < least:
-            self.refuse(name, f"{len(set(value))} distinct of {len(value)}", fits)
-            return tuple(default)
-        return tuple(value)
+        word = re.compile(f"[a-z]{{{length}}}")
+        found = self._list(
+            name, default, fits, lambda x: isinstance(x, str) and bool(word.fullmatch(x))
+        )
+        distinct = len(set(found))
+        if distinct < max(least, len(found)):
+            self.refuse(name, f"{distinct} distinct of {len(found)}", fits)
+        return found
+
+    def texts(self, name: str, fits: str, is_valid: Callable[[str], bool]) -> tuple[str, ...]:
+        """A list of texts, empty by default."""
+        nothing: tuple[str, ...] = ()
+        return self._list(name, nothing, fits, lambda x: isinstance(x, str) and is_valid(x))
 
     def mapping(self, name: str) -> dict[str, object]:
         """A mapping of names to values, empty by default."""
@@ -107,20 +86,20 @@ class Options:
         return dict(value)
 
     def anything(self, name: str, default: object) -> object:
-        """Whatever was given, for the world itself to check."""
+        """Any value, for the world itself to check."""
         return self._take(name, default)
 
     def refuse(self, name: str, got: str, fits: str) -> None:
-        """Note an option that does not fit; `check` and `finish` raise it."""
+        """Note an invalid option; `check` and `finish` raise it."""
         self._wrong.append(f"options.{name}: got {got}, expected {fits}")
 
     def check(self) -> None:
-        """Raise what did not fit so far: before something that the defaults would mislead."""
+        """Raise what was invalid so far, before defaults are used in its place."""
         if self._wrong:
             raise OptionError("; ".join(self._wrong))
 
     def finish(self) -> None:
-        """Raise what did not fit, and what nobody asked for: a mistyped option must not pass."""
+        """Raise what was invalid, and options that were not read: they may be misspelled."""
         if self._left:
             unknown = ", ".join(f"options.{name}" for name in sorted(self._left, key=str))
             known = ", ".join(sorted(self._known)) or "no options"
@@ -128,6 +107,33 @@ class Options:
             self._left.clear()
         self.check()
 
+    def _list(
+        self, name: str, default: Sequence[T], fits: str, is_valid: Callable[[object], bool]
+    ) -> tuple[T, ...]:
+        """A list of items that are all valid."""
+        value = self._take(name, default)
+        if isinstance(value, str) or not isinstance(value, Sequence):
+            self.refuse(name, repr(value), fits)
+            return tuple(default)
+        items = [_to_whole(item) for item in value]
+        for item in items:
+            if not is_valid(item):
+                self.refuse(name, f"{item!r} in it", fits)
+                return tuple(default)
+        return tuple(items)
+
+    def _accept(self, name: str, value: object, default: T, fits: str, is_valid: bool) -> T:
+        """The value, or the default where it is refused."""
+        if is_valid:
+            return cast("T", value)
+        self.refuse(name, repr(value), fits)
+        return default
+
     def _take(self, name: str, default: object) -> object:
         self._known.append(name)
         return self._left.pop(name, default)
+
+
+def _to_whole(value: Any) -> Any:
+    """6 for 6.0, since JSON has one kind of number; anything else as it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -1,7 +1,7 @@
-"""Players that need no model: chance, chance among what does something, greed, and the expert.
+"""Players without a model: random, random among legal actions, greedy, and the expert.
 
-Their scores say what a world asks for: an agent below chance has not understood the format, one
-above the greedy player thinks ahead, and the expert shows that there is nothing impossible.
+Their scores are the baselines of a world: an agent below chance has not learned the format, one
+above the greedy player plans ahead, and the expert shows that the tasks can be solved.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from hansa.core.stats import Interval, clustered
+from hansa.core.stats import Interval, clustered_interval
 from hansa_worlds.base import Split, Task, World, rng
 from hansa_worlds.errors import WorldError
 from hansa_worlds.registry import make
 
 Player = Callable[[World, random.Random], str]
-"""Says its next turn; all its random choices come from the generator."""
+"""Returns its next turn; all its random choices come from the generator."""
 
 PLAYERS: dict[str, Player] = {
     "random": lambda world, draw: draw.choice(world.actions()),
@@ -27,10 +27,8 @@ PLAYERS: dict[str, Player] = {
 }
 """By name, the least able first; the expert says why. A world that lacks one raises NoPlayer."""
 
-_ASKED = {"random": "actions", "legal": "legal", "greedy": "greedy", "expert": "expert"}
-
 LEAST_EPISODES = 1_000
-"""Where a split has fewer tasks they are played again: 25 episodes say little about chance."""
+"""Episodes of a small split: its tasks are played again, as 25 episodes say little."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +36,12 @@ class PlayedTask:
     """How one episode ended."""
 
     success: bool
-    reward: float
     turns: int
 
 
 @dataclass(frozen=True)
 class EpisodeTally:
-    """What some episodes have in common."""
+    """Figures of some episodes."""
 
     tasks: int
     episodes: int
@@ -57,7 +54,7 @@ class EpisodeTally:
 
 @dataclass(frozen=True)
 class PlayerScore:
-    """How a player does in a split of a world."""
+    """A player's score in a split of a world."""
 
     player: str
     whole: EpisodeTally
@@ -65,16 +62,10 @@ class PlayerScore:
     """The same by `World.group`; empty where all tasks are of one kind."""
 
 
-def has(world: World, player: str) -> bool:
-    """Whether a world has such a player, without playing: whether its class says more than ours."""
-    method = _ASKED[player]
-    if player == "random" and not _overrides(world, method):
-        method = "legal"
-    return _overrides(world, method)
-
-
-def _overrides(world: World, method: str) -> bool:
-    return getattr(type(world), method) is not getattr(World, method)
+def has_player(world: World, player: str) -> bool:
+    """Whether a world has such a player: whether its class overrides what the player calls."""
+    methods = ("actions", "legal") if player == "random" else (player,)
+    return any(getattr(type(world), name) is not getattr(World, name) for name in methods)
 
 
 def play(world: World, task: Task, player: Player, draw: random.Random) -> PlayedTask:
@@ -84,7 +75,7 @@ def play(world: World, task: Task, player: Player, draw: random.Random) -> Playe
     while not seen.done:
         seen = world.step(player(world, draw))
         turns += 1
-    return PlayedTask(world.success, seen.reward, turns)
+    return PlayedTask(world.success, turns)
 
 
 def score(
@@ -121,7 +112,7 @@ def score(
 def schedule(
     tasks: Sequence[Task], episodes: int | None, seed: int, *, repeats: bool
 ) -> list[tuple[Task, int]]:
-    """Which tasks are played, and for which time: whole sweeps, or a sample of one.
+    """Which tasks are played, each with its repetition: whole sweeps, or a sample of one.
 
     The sample is drawn: every n-th task would meet only some levels where levels take turns.
     """
@@ -138,7 +129,7 @@ def schedule(
 
 
 def tally(played: Sequence[tuple[str, PlayedTask]]) -> EpisodeTally:
-    """Add episodes up; they come with the ids of their tasks."""
+    """Sum up episodes, given with the ids of their tasks."""
     tasks: dict[str, tuple[int, int]] = {}
     for task, episode in played:
         won, count = tasks.get(task, (0, 0))
@@ -147,6 +138,6 @@ def tally(played: Sequence[tuple[str, PlayedTask]]) -> EpisodeTally:
         tasks=len(tasks),
         episodes=len(played),
         successes=sum(won for won, _ in tasks.values()),
-        success=clustered(tasks),
+        success=clustered_interval(tasks),
         turns=sum(episode.turns for _, episode in played) / len(played),
     )

@@ -22,10 +22,10 @@ def read_seeds(
     read: Options, defaults: Mapping[Split, Ends] = SEEDS, what: str = "seed"
 ) -> dict[Split, range]:
     """The options train, validation and test; `check_apart` follows when all options are read."""
-    return {split: _range(read, split, defaults[split], what) for split in SPLITS}
+    return {split: read_range(read, split, defaults[split], what) for split in SPLITS}
 
 
-def check_apart(seeds: Mapping[Split, range], what: str = "seed") -> None:
+def check_disjoint(seeds: Mapping[Split, range], what: str = "seed") -> None:
     """Refuse splits that share a seed."""
     for split, some in seeds.items():
         for other, others in seeds.items():
@@ -36,12 +36,13 @@ def check_apart(seeds: Mapping[Split, range], what: str = "seed") -> None:
                 )
 
 
-def tasks(prefix: str, split: Split, seeds: range) -> Sequence[Task]:
-    """One task a seed, named after both."""
+def make_tasks(prefix: str, split: Split, seeds: range) -> Sequence[Task]:
+    """One task per seed, named by prefix and seed."""
     return TaskList(len(seeds), lambda i: Task(f"{prefix}-{seeds[i]}", split, (str(seeds[i]),)))
 
 
-def _range(read: Options, name: Split, default: Ends, what: str) -> range:
+def read_range(read: Options, name: str, default: Ends, what: str) -> range:
+    """An option that is a range, as its first number and the one after its last."""
     ends = read.integers(name, default, 0, MOST_SEEDS)
     if len(ends) != 2 or ends[0] >= ends[1]:
         read.refuse(name, str(list(ends)), f"the first {what} and the one after the last")

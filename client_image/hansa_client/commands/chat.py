@@ -15,7 +15,7 @@ import typer
 from hansa.cli.common import say, show_error
 from hansa.cli.status import Credentials
 from hansa.core.errors import HansaError, InputError
-from hansa.core.sanitize import visible
+from hansa.core.sanitize import sanitize
 from hansa_client.commands import serve
 from hansa_client.commands.common import Threads
 from hansa_client.serving.client import ChatClient, Message
@@ -36,7 +36,7 @@ def chat(
     model: Annotated[
         str | None, typer.Option(help="Which of its models; default: its first.")
     ] = None,
-    system: Annotated[str, typer.Option(help="What stands before all messages.")] = "",
+    system: Annotated[str, typer.Option(help="System message of the chat.")] = "",
     temperature: Annotated[float, typer.Option(min=0, max=2, help="0 is greedy.")] = 1.0,
     max_tokens: Annotated[int, typer.Option(min=1, help="Tokens of an answer at most.")] = 256,
     seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
@@ -51,7 +51,7 @@ def chat(
     if seed is not None:
         options["seed"] = seed
     key = serve.read_key(api_key_file)
-    with _client(where, url or DEFAULT_URL, key, threads, credentials) as client:
+    with _open_client(where, url or DEFAULT_URL, key, threads, credentials) as client:
         names = client.models()
         chosen = model or (names[0] if names else "")
         if chosen not in names:
@@ -62,14 +62,14 @@ def chat(
 
 
 @contextmanager
-def _client(
+def _open_client(
     where: str | None, url: str, key: str, threads: int, credentials: Path | None
 ) -> Iterator[ChatClient]:
-    """A server's client; for a folder, a server of one's own that ends with the talk."""
+    """A client of a server; a folder is served by this process until the chat ends."""
     if where is None:
         yield ChatClient(url, key)
         return
-    from hansa_client.serving.life import ServingSettings, serving
+    from hansa_client.serving.life import ServingSettings, run_server
 
     def refuse(name: str) -> Any:
         raise InputError(
@@ -82,16 +82,16 @@ def _client(
     with TemporaryDirectory(prefix="hansa-chat-") as scratch:
         source = serve.find(where, [], None, credentials, Path(scratch), refuse)
         say(f"loading {source.model}")
-        with serving(source, settings) as server:
+        with run_server(source, settings) as server:
             yield ChatClient(server.url, own)
 
 
 def _talk(client: ChatClient, model: str, system: str, options: dict[str, Any]) -> None:
-    """Lines in, answers out; a message that was refused is forgotten, and the talk goes on."""
+    """Lines in, answers out; a refused message is dropped, and the chat continues."""
     first: list[Message] = [{"role": "system", "content": system}] if system else []
     said: list[Message] = []
     is_typing = sys.stdin.isatty()
-    while (line := _line(is_typing)) is not None:
+    while (line := _read_line(is_typing)) is not None:
         if not line.strip():
             continue
         asked = [*said, {"role": "user", "content": line}]
@@ -99,7 +99,7 @@ def _talk(client: ChatClient, model: str, system: str, options: dict[str, Any]) 
         try:
             for piece in client.stream(model, [*first, *asked], **options):
                 answer += piece
-                print(visible(piece), end="", flush=True)
+                print(sanitize(piece), end="", flush=True)
         except HansaError as error:
             if not is_typing:
                 raise
@@ -111,8 +111,8 @@ def _talk(client: ChatClient, model: str, system: str, options: dict[str, Any]) 
         said = [*asked, {"role": "assistant", "content": answer}]
 
 
-def _line(is_typing: bool) -> str | None:
-    """What a person typed next; None: no more."""
+def _read_line(is_typing: bool) -> str | None:
+    """The next line; None at the end of the input."""
     try:
         return input("> ") if is_typing else input()
     except EOFError:

@@ -1,4 +1,4 @@
-"""What commands that play share: a world and its options, one of its tasks, a model to play it."""
+"""What commands that play share: options, a world, one of its tasks, a model, files."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from hansa_worlds.errors import WorldError
 
 if TYPE_CHECKING:
     from hansa_client.models.base_model import Base
+    from hansa_client.rollout.live_episodes import RolloutConfig
 
 WorldName = Annotated[str, typer.Argument(metavar="WORLD", help="A world: maze, wordle, ...")]
 OptionPairs = Annotated[
@@ -37,7 +38,7 @@ AdapterFolder = Annotated[
 Threads = Annotated[int, typer.Option(min=1, help="CPU threads of the model.")]
 
 BUILTIN = "builtin:tiny"
-"""The model that is always there."""
+"""The model that comes with Hansa."""
 
 
 def read_options(pairs: list[str] | None, text: str = "{}") -> dict[str, Any]:
@@ -60,16 +61,16 @@ def read_options(pairs: list[str] | None, text: str = "{}") -> dict[str, Any]:
 
 
 def make_world(name: str, options: dict[str, Any]) -> World:
-    """The world, or a sentence that names what is wrong with it."""
+    """The world, or an InputError that names the wrong option."""
     from hansa_worlds import make
 
-    with explained():
+    with explain_world_errors():
         return make(name, options)
 
 
 @contextmanager
-def explained() -> Iterator[None]:
-    """What a world says against being played becomes the command's one sentence."""
+def explain_world_errors() -> Iterator[None]:
+    """Turn a world's error into an InputError with the same message."""
     try:
         yield
     except WorldError as error:
@@ -77,8 +78,8 @@ def explained() -> Iterator[None]:
 
 
 def choose_task(world: World, split: Split, asked: str | None, draw: random.Random) -> Task:
-    """The task by its id (in any split) or its place (in this split, from 0); else a drawn one."""
-    with explained():
+    """The task by its id (in any split) or its index (in this split, from 0); else a random one."""
+    with explain_world_errors():
         tasks = world.tasks(split)
         if not tasks:
             raise InputError(f"--split: got {split}, of which world {world.name!r} has no tasks")
@@ -117,19 +118,33 @@ def load_base(source: str, adapter: Path | None, threads: int) -> Base:
 
     try:
         wrapped = PeftModel.from_pretrained(base.model, str(adapter), local_files_only=True)
-    except Exception as error:  # whatever a folder that is no adapter makes of PEFT
+    except Exception as error:  # PEFT raises many types on a folder that is not an adapter
         lines = [line.strip() for line in str(error).strip().splitlines()]
         reason = " ".join(lines[:2] if lines and lines[0].endswith(":") else lines[:1])
         raise InputError(f"--adapter: {adapter} does not fit {source} ({reason})") from error
     return replace(base, model=wrapped.merge_and_unload().eval())
 
 
+def make_rollout_config(base: Base, temperature: float, batch: int) -> RolloutConfig:
+    """How a model plays outside of a federation."""
+    from hansa_client.rollout.episodes import MAX_LENGTH
+    from hansa_client.rollout.live_episodes import RolloutConfig
+
+    return RolloutConfig(
+        temperature=temperature,
+        max_length=base.cap_length(MAX_LENGTH),
+        batch_episodes=batch,
+        round=0,
+        source="evaluation",
+    )
+
+
 STDOUT = Path("-")
-"""What a person writes instead of a file to see it in the terminal, or in a pipe."""
+"""Instead of a file: standard output."""
 
 
 def check_target(option: str, out: Path, *, force: bool) -> None:
-    """Refuse a file that exists, or cannot, before the work for it begins."""
+    """Refuse a file that exists or cannot be created, before any work begins."""
     if out == STDOUT:
         return
     if out.is_dir():
@@ -140,37 +155,37 @@ def check_target(option: str, out: Path, *, force: bool) -> None:
         raise InputError(f"{option}: got {out}, whose folder does not exist")
 
 
-def write_file(option: str, out: Path, data: bytes) -> None:
-    """Write all of it or nothing."""
+def write_file(option: str, out: Path, data: bytes) -> str:
+    """Write a file atomically, or to stdout; where it went, in words."""
     if out == STDOUT:
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
-        return
+        return "stdout"
     from hansa.core.files import replace_file
 
     try:
         replace_file(out, data)
     except OSError as error:
         raise InputError(f"{option}: got {out}: {error.strerror or error}") from None
+    return str(out)
 
 
 class ProgressCounter:
-    """A count on stderr that a person sees move; pipes and logs get nothing of it."""
+    """A counter on stderr for a terminal; pipes and logs get nothing of it."""
 
-    def __init__(self, what: str, total: int) -> None:
+    def __init__(self, what: str) -> None:
         self._what = what
-        self._total = total
         self._shown = sys.stderr.isatty()
         self._next = 0.0
 
-    def __call__(self, done: int) -> None:
-        """Show it, but not more often than an eye follows."""
+    def __call__(self, done: int, total: int) -> None:
+        """Show it, at most ten times a second."""
         now = time.monotonic()
         if self._shown and now >= self._next:
             self._next = now + 0.1
-            print(f"\r{done}/{self._total} {self._what}", end="", file=sys.stderr, flush=True)
+            print(f"\r{done}/{total} {self._what}", end="", file=sys.stderr, flush=True)
 
-    def end(self) -> None:
-        """Take the line away again."""
+    def clear(self) -> None:
+        """Clear the line."""
         if self._shown and self._next:
             print("\r\x1b[2K", end="", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""A silo's episodes as a dataset of a hub: only where its owner asks for it, after a look."""
+"""A silo's episodes as a dataset on a hub: only on request, after a sample was shown."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Dataset:
     """In the order of play."""
 
     @classmethod
-    def of(cls, silos: list[StoredSilo], environment: str) -> Dataset:
-        """Read them, by the silo's own credentials."""
+    def read(cls, silos: list[StoredSilo], environment: str) -> Dataset:
+        """Read them with the silo's own credentials."""
         chosen = trajectories.choose(silos, environment, option="--trajectories")
         episodes = list(trajectories.find(chosen, EpisodeFilter()))
         if not episodes:
@@ -44,10 +44,10 @@ class Dataset:
         world = chosen[0].environment.world
         return cls(environment=environment, world=world, episodes=episodes)
 
-    def files(self, license_: str, adapter: str) -> list[Item]:
+    def make_files(self, license_: str, adapter: str) -> list[Item]:
         """The episodes, a line each, and a card."""
-        lines = b"".join(map(_line, self.episodes))
-        text = self._card(license_, adapter)
+        lines = b"".join(map(_encode_line, self.episodes))
+        text = self._format_card(license_, adapter)
         return [Item(model_card.NAME, text.encode(errors="replace")), Item(FILE, lines)]
 
     def show_some(self) -> None:
@@ -59,7 +59,7 @@ class Dataset:
             trajectories.print_episode(self.episodes[place], screen)
         say(f"{len(places)} of {count} episodes of {self.environment}: these texts would leave")
 
-    def _card(self, license_: str, adapter: str) -> str:
+    def _format_card(self, license_: str, adapter: str) -> str:
         matter = {
             **({"license": license_} if license_ else {}),
             "task_categories": ["text-generation"],
@@ -77,7 +77,7 @@ class Dataset:
         )
 
 
-def _line(match: Match) -> bytes:
+def _encode_line(match: Match) -> bytes:
     episode = match.episode
     turns = [{"role": _ROLES[turn.role], "content": turn.text} for turn in episode.turns]
     document = {

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,8 @@ from hansa.core.errors import InputError
 from hansa_client.commands import common
 from hansa_client.experience import agentgym_format
 from hansa_client.experience.agentgym_format import Conversation
+from hansa_client.experience.demonstrations import play_expert
+from hansa_client.rollout.faults import BadAnswer
 from hansa_worlds.base import Task, World, rng
 from hansa_worlds.errors import NoPlayer
 
@@ -34,57 +37,39 @@ def demonstrate(
     """Write successful expert episodes, one conversation per line; each task comes once at most."""
     common.check_target("--out", out, force=force)
     game = common.make_world(world, common.read_options(option, options))
-    with closing(game), common.explained():
+    with closing(game), common.explain_world_errors():
         tasks = game.tasks(split)
         if not tasks:
             raise InputError(f"--split: got {split}, of which world {world!r} has no tasks")
         shown = _collect(game, tasks, count, seed, thoughts=thoughts)
     if not shown:
         raise InputError(f"world {world!r}: its expert solved none of {len(tasks)} tasks")
-    common.write_file("--out", out, agentgym_format.write(shown))
-    _conclude(shown, count, out, split)
+    where = common.write_file("--out", out, agentgym_format.write(shown))
+    short = f", not {count}: the {split} split has no more" if len(shown) < count else ""
+    say(f"{len(shown)} episodes in {where}{short}")
+    if split == "test":
+        say("note: tables report test tasks; an agent that trained on them proves nothing there")
 
 
 def _collect(
     world: World, tasks: Sequence[Task], wanted: int, seed: int, *, thoughts: bool
 ) -> list[Conversation]:
     shown: list[Conversation] = []
-    progress = common.ProgressCounter("episodes", wanted)
-    for task in _in_order(tasks, seed):
+    progress = common.ProgressCounter("episodes")
+    for index in rng("demonstrate", seed).sample(range(len(tasks)), len(tasks)):
         if len(shown) >= wanted:
             break
-        said = _expert_episode(world, task, thoughts=thoughts)
-        if world.success:
-            shown.append(agentgym_format.of_episode(task.id, world.introduction(), said))
-        progress(len(shown))
-    progress.end()
-    return shown
-
-
-def _in_order(tasks: Sequence[Task], seed: int) -> Iterator[Task]:
-    """All tasks once, in a seed's order; made one by one, since there may be thousands."""
-    for index in rng("demonstrate", seed).sample(range(len(tasks)), len(tasks)):
-        yield tasks[index]
-
-
-def _expert_episode(world: World, task: Task, *, thoughts: bool) -> list[str]:
-    """What was said, the world first and last."""
-    observation = world.start(task)
-    said = [observation.text]
-    while not observation.done:
+        task = tasks[index]  # made now: there may be thousands
         try:
-            move = world.expert()
+            observations, actions, _, success = play_expert(world, task, thoughts=thoughts)
         except NoPlayer as error:
             raise InputError(f"{error}, so there is nobody to demonstrate") from error
-        text = move.text if thoughts else move.action
-        observation = world.step(text)
-        said += [text, observation.text]
-    return said
-
-
-def _conclude(shown: list[Conversation], wanted: int, out: Path, split: str) -> None:
-    where = "stdout" if out == common.STDOUT else out
-    short = f", not {wanted}: the {split} split has no more" if len(shown) < wanted else ""
-    say(f"{len(shown)} episodes in {where}{short}")
-    if split == "test":
-        say("note: tables report test tasks; an agent that trained on them proves nothing there")
+        except BadAnswer as error:
+            raise InputError(f"world {world.name!r}: {error}") from error
+        if success:
+            pairs = zip(observations, actions, strict=False)
+            said = [*chain.from_iterable(pairs), observations[-1]]
+            shown.append(agentgym_format.make_conversation(task.id, world.introduction(), said))
+        progress(len(shown), wanted)
+    progress.clear()
+    return shown

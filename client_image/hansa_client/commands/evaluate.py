@@ -15,8 +15,9 @@ from hansa_client.commands.common import (
     OptionPairs,
     OptionsText,
     Threads,
-    explained,
+    explain_world_errors,
     load_base,
+    make_rollout_config,
     make_world,
     read_options,
 )
@@ -48,11 +49,11 @@ def evaluate(
 ) -> None:
     """Play held-out tasks and print the success with its 95 % interval, clustered by task."""
     given = read_options(option, options)
-    jobs = _jobs(make_world(world, given), tasks, seed, samples)
+    jobs = _choose_jobs(make_world(world, given), tasks, seed, samples)
     base = load_base(model, adapter, threads)
     temperatures = [temperature, 0.0] if greedy and temperature else [temperature]
     results = [
-        _measure(base, lambda: make_world(world, given), jobs, _how(base, t, batch))
+        _measure(base, lambda: make_world(world, given), jobs, make_rollout_config(base, t, batch))
         for t in temperatures
     ]
     if output is not Format.TABLE:
@@ -60,33 +61,20 @@ def evaluate(
         print_data({**about, "results": results}, output)
         return
     for result in results:
-        print(_line(world, result))
+        print(_format_result(world, result))
 
 
-def _jobs(world: World, tasks: int, seed: int, samples: int) -> list[EpisodeJob]:
-    from hansa_client.rollout.tasks import held_out_jobs
+def _choose_jobs(world: World, tasks: int, seed: int, samples: int) -> list[EpisodeJob]:
+    from hansa_client.rollout.tasks import choose_held_out_jobs
 
-    with explained():
+    with explain_world_errors():
         held_out = world.tasks("test")
     if not held_out:
         raise InputError(f"--world: {world.name} has no held-out task with these options")
-    return held_out_jobs(held_out, tasks, seed, samples)
+    return choose_held_out_jobs(held_out, tasks, seed, samples)
 
 
-def _how(base: Base, temperature: float, batch: int) -> RolloutConfig:
-    from hansa_client.rollout.episodes import MAX_LENGTH
-    from hansa_client.rollout.live_episodes import RolloutConfig
-
-    return RolloutConfig(
-        temperature=temperature,
-        max_length=base.longest(MAX_LENGTH),
-        batch_episodes=batch,
-        round=0,
-        source="evaluation",
-    )
-
-
-def _line(world: str, result: dict[str, Any]) -> str:
+def _format_result(world: str, result: dict[str, Any]) -> str:
     low, high = result["interval"]
     played = f"{result['tasks']} held-out tasks"
     if result["episodes"] != result["tasks"]:
@@ -101,14 +89,14 @@ def _line(world: str, result: dict[str, Any]) -> str:
 def _measure(
     base: Base, make: Callable[[], World], jobs: Sequence[EpisodeJob], how: RolloutConfig
 ) -> dict[str, Any]:
-    from hansa.core.stats import clustered
-    from hansa_client.evaluation import by_task
+    from hansa.core.stats import clustered_interval
+    from hansa_client.evaluation import tally_by_task
     from hansa_client.rollout.episodes import play
 
-    with explained():
+    with explain_world_errors():
         played = play(base, make, jobs, how)
-    episodes, tasks = len(played.episodes), by_task(played.episodes)
-    interval = clustered({name: (won, count) for name, (won, count) in tasks.items()})
+    episodes, tasks = len(played.episodes), tally_by_task(played.episodes)
+    interval = clustered_interval({name: (won, count) for name, (won, count) in tasks.items()})
     return {
         "decoding": f"temperature {how.temperature:g}" if how.temperature else "greedy",
         "temperature": how.temperature,

@@ -6,7 +6,7 @@ import io
 import sys
 from contextlib import suppress
 
-from hansa_client.commands.show import prompt
+from hansa_client.commands.show import format_prompt
 from hansa_client.commands.watched import Watched
 from hansa_worlds.base import Task
 from hansa_worlds.errors import NoPlayer
@@ -18,24 +18,24 @@ MOST_LISTED = 40
 def play(world: Watched, task: Task, *, data_on_stdout: bool) -> None:
     """Play until the end, or until the person leaves."""
     if isinstance(sys.stdin, io.TextIOWrapper):
-        sys.stdin.reconfigure(errors="replace")  # any byte may come through a pipe
-    with suppress(ImportError):  # gives input() its editing and history, where there is one
+        sys.stdin.reconfigure(errors="replace")  # a pipe may carry any bytes
+    with suppress(ImportError):  # gives input() editing and history, where it is installed
         import readline  # noqa: F401
     observation = world.start(task)
-    _tell(world, "Write an action; ? lists what there is, Ctrl-D leaves.")
+    _show_note(world, "Write an action; ? lists what there is, Ctrl-D leaves.")
     while not observation.done:
-        line = _ask(prompt(world.actions_taken + 1), data_on_stdout)
+        line = _ask(format_prompt(world.actions_taken + 1), data_on_stdout)
         if line is None:
             break
         if line == "?":
-            _tell(world, _choices(world))
+            _show_note(world, _list_actions(world))
         elif line:
             observation = world.step(line)
     world.end(unless_done="you left")
 
 
 def is_typing() -> bool:
-    """Whether a keyboard is there: what is typed shows by itself, what is piped does not."""
+    """Whether stdin is a terminal, which echoes what is typed."""
     return sys.stdin.isatty()
 
 
@@ -53,12 +53,12 @@ def _ask(before: str, data_on_stdout: bool) -> str | None:
         return None
 
 
-def _tell(world: Watched, text: str) -> None:
+def _show_note(world: Watched, text: str) -> None:
     if world.screen:
-        world.screen.aside(text)
+        world.screen.show_note(text)
 
 
-def _choices(world: Watched) -> str:
+def _list_actions(world: Watched) -> str:
     try:
         moves = world.inner.legal()
     except NoPlayer as error:

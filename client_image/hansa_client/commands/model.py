@@ -48,7 +48,7 @@ def measure(spec: FederationSpec) -> dict[str, str]:
     source = spec.model.source
     try:
         folder = base_model.resolve(source, spec.storage.s3 if spec.storage else None)
-        digest = base_model.digest(folder)
+        digest = base_model.compute_digest(folder)
         say(f"loading {source}")
         base = base_model.load(source, folder, spec.training.cpu_threads)
         shapes = lora.shapes(base.model, spec.adapter)

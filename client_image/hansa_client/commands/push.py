@@ -13,17 +13,18 @@ import typer
 from hansa.adapter import model_card
 from hansa.cli.common import Format, Output, print_data, say
 from hansa.cli.status import Credentials
-from hansa.cli.target import Context, KubeconfigFile, Namespace, open_federations
+from hansa.cli.target import Context, KubeconfigFile, Namespace
 from hansa.core.errors import InputError
-from hansa.core.sanitize import visible
+from hansa.core.sanitize import sanitize
 from hansa.local.rundir import RunDir
 from hansa.publish import hub, parcel, registry, source
-from hansa.publish.bucket import Endpoint, at_endpoint
+from hansa.publish.bucket import Endpoint, set_endpoint
 from hansa.publish.parcel import Item
 from hansa.publish.place import HubPlace, RegistryPlace, parse
 from hansa.publish.tracked_run import read_document
 from hansa_client.commands import trajectories
 from hansa_client.commands.dataset import Dataset
+from hansa_client.commands.silos import RunName, find_run
 
 Base = Annotated[
     str | None,
@@ -38,14 +39,14 @@ Trajectories = Annotated[
     typer.Option(
         "--trajectories",
         metavar="ENVIRONMENT",
-        help="Publish this silo's episodes, too, as a dataset; shows ten of them and asks.",
+        help="Also publish this silo's episodes, as a dataset; shows ten of them and asks.",
     ),
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
-    """What the command line says beside the run and the place."""
+class PushOptions:
+    """Options of the command, beside the run and the target."""
 
     base: str | None
     license: str | None
@@ -55,7 +56,7 @@ class Asked:
 
 @dataclass(frozen=True, kw_only=True)
 class Shipment:
-    """Files and the place that they go to, before anything is sent."""
+    """Files and their target, before anything is sent."""
 
     to: HubPlace | RegistryPlace
     items: Sequence[Item]
@@ -67,7 +68,7 @@ class Shipment:
     """The registry's manifest."""
 
     def to_json(self) -> dict[str, Any]:
-        """All that would leave."""
+        """All that would be published."""
         text = next(each.content for each in self.items if each.name == model_card.NAME).decode()
         facts = (
             {"public": self.target.is_public, "new": not self.target.head} if self.target else {}
@@ -77,10 +78,7 @@ class Shipment:
 
 
 def push(
-    run: Annotated[
-        str,
-        typer.Argument(metavar="RUN", help="Folder of a run, or a federation on the cluster."),
-    ],
+    run: RunName,
     to: Annotated[str, typer.Option("--to", help="hf:org/name or oci://host/repository:tag.")],
     round_: Annotated[
         str, typer.Option("--round", help="Which adapter: a round's number, last or best.")
@@ -111,7 +109,7 @@ def push(
     new, and nothing twice.
     """
     place = parse("--to", to)
-    asked = Asked(base=base, license=license_, public=public, force=force)
+    asked = PushOptions(base=base, license=license_, public=public, force=force)
     if trajectories_of and not isinstance(place, HubPlace):
         raise InputError(f"--trajectories: got it with {to}, expected --to hf:org/name")
     if isinstance(place, HubPlace) and place.revision:
@@ -121,7 +119,7 @@ def push(
     shipments = [_prepare(result, place, asked)]
     if trajectories_of and isinstance(place, HubPlace):
         with trajectories.open_silos(run, credentials, endpoint, cluster) as silos:
-            dataset = Dataset.of(silos, trajectories_of)
+            dataset = Dataset.read(silos, trajectories_of)
         shipments.append(_prepare_dataset(dataset, place, asked, shipments[0]))
         dataset.show_some()
         if not (dry_run or yes):
@@ -130,7 +128,7 @@ def push(
         _print(shipments, output)
         return
     sent = [_send(each, force=force) for each in shipments]
-    _tell(sent, output)
+    _print_sent(sent, output)
 
 
 def _read(
@@ -140,35 +138,28 @@ def _read(
     endpoint: str | None,
     cluster: tuple[str | None, ...],
 ) -> source.GlobalAdapter:
-    """The adapter of a folder that is there, or of a federation on the cluster."""
-    path = Path(run)
-    if path.is_dir() or path.name != run:
-        if not RunDir(path).object.exists():
-            raise InputError(f"RUN: got {run}, which holds no run", hint="hansa run makes one")
-        if endpoint:
-            raise InputError("--endpoint: got it with a folder; it is for a run on a cluster")
-        return source.of_run(RunDir(path), round_, credentials)
-    try:
-        document = open_federations(*cluster).get(run)
-    except InputError as error:
-        hint = f"there is no folder {run} here, so it was looked for on a cluster"
-        raise InputError(error.message, hint=error.hint or hint) from error
-    return source.of_federation(at_endpoint(read_document(document), endpoint), round_, credentials)
+    """The adapter of a run on this machine, or of a federation on the cluster."""
+    match find_run(run, endpoint, cluster):
+        case RunDir() as folder:
+            return source.read_run(folder, round_, credentials)
+        case document:
+            federation = set_endpoint(read_document(document), endpoint)
+            return source.read_federation(federation, round_, credentials)
 
 
 # -- what leaves ----------------------------------------------------------------------------------
 
 
 def _prepare(
-    result: source.GlobalAdapter, place: HubPlace | RegistryPlace, asked: Asked
+    result: source.GlobalAdapter, place: HubPlace | RegistryPlace, asked: PushOptions
 ) -> Shipment:
     federation = result.data.federation
     on_hub = isinstance(place, HubPlace)
     origin = federation.spec.model.source
-    base = parcel.named_base(origin, asked.base, on_hub=on_hub)
+    base = parcel.choose_base_name(origin, asked.base, on_hub=on_hub)
     message = f"Adapter of round {result.round} of {federation.metadata.name}"
     if not isinstance(place, HubPlace):
-        wishes = parcel.Wishes(base=base, license=_license(asked.license, ""))
+        wishes = parcel.Wishes(base=base, license=_choose_license(asked.license, ""))
         items = parcel.pack(result, wishes)
         notes = {registry.LICENSES: wishes.license} if wishes.license else {}
         made = registry.manifest(items, notes)
@@ -177,7 +168,7 @@ def _prepare(
     facts = there.base(base)
     if not asked.force:
         parcel.check_weights(origin, base, facts.weights)
-    license_ = _license(asked.license, facts.license)
+    license_ = _choose_license(asked.license, facts.license)
     if not license_:
         raise InputError(
             f"--license: got nothing, and the hub names none of {base.name}, "
@@ -190,8 +181,8 @@ def _prepare(
     return Shipment(to=place, items=parcel.pack(result, wishes), message=message, target=target)
 
 
-def _license(asked: str | None, known: str) -> str:
-    """A licence's short name; one that could be more than a word in the card is refused."""
+def _choose_license(asked: str | None, known: str) -> str:
+    """A licence's short name; other text is refused, since it is written into the card."""
     if asked is None:
         return known if parcel.is_license(known) else ""
     if not parcel.is_license(asked):
@@ -200,18 +191,18 @@ def _license(asked: str | None, known: str) -> str:
 
 
 def _prepare_dataset(
-    dataset: Dataset, place: HubPlace, asked: Asked, adapter: Shipment
+    dataset: Dataset, place: HubPlace, asked: PushOptions, adapter: Shipment
 ) -> Shipment:
     to = HubPlace(f"{place.repository}-{dataset.environment}")
     parse("--trajectories", str(to))
     target = hub.Hub().look(to, hub.DATASET, public=asked.public, force=asked.force)
-    items = dataset.files(_license(asked.license, ""), place.repository)
+    items = dataset.make_files(_choose_license(asked.license, ""), place.repository)
     message = f"{len(dataset.episodes)} episodes of {dataset.environment}"
     return Shipment(to=to, items=items, message=message, target=target)
 
 
 def _confirm(dataset: Dataset, shipment: Shipment) -> None:
-    """Ask the person, who has seen ten of them; nobody there is a no."""
+    """Ask for confirmation after the samples; without a terminal, refuse."""
     count, to = len(dataset.episodes), shipment.to
     if not sys.stdin.isatty():
         raise InputError(
@@ -233,14 +224,17 @@ def _print(shipments: Sequence[Shipment], output: Format) -> None:
         print_data(documents, output)
         return
     for document in documents:
-        print(f"{document['to']}{_kind(document)}: nothing was sent; these files would be")
+        print(
+            f"{document['to']}{_describe_repository(document)}: "
+            "nothing was sent; these files would be"
+        )
         for file in document["files"]:
             print(f"  {file['sha256']}  {file['size']:>12,}  {file['name']}")
-        print(f"\n{visible(document['card'])}")
+        print(f"\n{sanitize(document['card'])}")
 
 
-def _kind(document: dict[str, Any]) -> str:
-    """What is known of a hub's repository: who reads it, and whether it is there."""
+def _describe_repository(document: dict[str, Any]) -> str:
+    """A hub's repository in words: who may read it, and whether it is new."""
     if "public" not in document:
         return ""
     new = ", to be made" if document["new"] else ""
@@ -264,11 +258,11 @@ def _send(shipment: Shipment, *, force: bool) -> dict[str, Any]:
     }
 
 
-def _tell(sent: Sequence[dict[str, Any]], output: Format) -> None:
+def _print_sent(sent: Sequence[dict[str, Any]], output: Format) -> None:
     if output is not Format.TABLE:
         print_data(list(sent), output)
         return
     for each in sent:
         print(each["address"])
         news = "pushed" if each["new"] else "holds these files already; nothing was sent"
-        say(f"{each['to']}{_kind({**each, 'new': False})}: {news}")
+        say(f"{each['to']}{_describe_repository({**each, 'new': False})}: {news}")

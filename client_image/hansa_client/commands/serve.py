@@ -16,7 +16,7 @@ from hansa.cli import target
 from hansa.cli.common import say
 from hansa.cli.status import Credentials
 from hansa.core.errors import HansaError, InputError
-from hansa.publish.bucket import Endpoint, at_endpoint, readable
+from hansa.publish.bucket import Endpoint, read_known_fields, set_endpoint
 from hansa.runtime.stop_signals import stop_on_signals
 from hansa_client.commands.common import BUILTIN, Threads
 
@@ -75,7 +75,7 @@ def serve(
     Of a run or a federation all rounds are served (final, best, round-7, ...), and what silos serve
     themselves (silo-NAME) where these credentials read it. The base is always there as `base`.
     """
-    from hansa_client.serving.life import ServingSettings, serving
+    from hansa_client.serving.life import ServingSettings, run_server
 
     settings = ServingSettings(
         host=host,
@@ -88,17 +88,17 @@ def serve(
         adapter_folder=adapter_folder,
     )
     if not settings.api_key and host not in LOOPBACK:
-        say(f"note: --host {host} without --api-key-file: whoever reaches it may use it")
+        say(f"note: --host {host} without --api-key-file: everyone who can reach it may use it")
 
     def document(name: str) -> Any:
         fetched = target.open_federations(namespace, context, kubeconfig).get(name)
-        return at_endpoint(readable(fetched), endpoint)
+        return set_endpoint(read_known_fields(fetched), endpoint)
 
-    stop_on_signals()  # until it serves; what was copied by then goes, too
+    stop_on_signals()  # until it serves; also removes the copied files
     with TemporaryDirectory(prefix="hansa-serve-") as scratch:
         source = find(where, adapter or [], model, credentials, Path(scratch), document)
         say(f"loading {source.model}")
-        with until_told() as is_over, serving(source, settings) as server:
+        with watch_stop_signals() as is_over, run_server(source, settings) as server:
             print(server.url, flush=True)
             say(f"serving {', '.join(server.completions.names)}")
             _wait(is_over, server)
@@ -113,21 +113,21 @@ def find(
     scratch: Path,
     federation: Any,
 ) -> AdapterSource:
-    """What is to be served; `federation` fetches one by its name."""
+    """The adapters to serve; `federation` fetches one by its name."""
     from hansa_client.serving import sources
     from hansa_client.serving.sources import AdapterSource
 
     if where is None:
         source = AdapterSource(model=BUILTIN, entries=[])
     elif (Path(where) / "federation.json").is_file():
-        source = sources.of_run(Path(where), credentials, scratch)
+        source = sources.read_run(Path(where), credentials, scratch)
     elif Path(where).is_dir():
-        source = sources.of_folder(Path(where))
+        source = sources.read_folder(Path(where))
     elif "/" in where or where.startswith("."):
         raise InputError(f"WHERE: got {where}, expected the folder of a run or of a PEFT adapter")
     else:
-        source = sources.of_federation(federation(where), credentials, scratch)
-    more = [sources.of_option(text) for text in adapters]
+        source = sources.read_federation(federation(where), credentials, scratch)
+    more = [sources.parse_option(text) for text in adapters]
     bases = {each.model for each in more}
     if where is None and model is None and bases:
         source = AdapterSource(model=sorted(bases)[0], entries=[])
@@ -150,8 +150,8 @@ def read_key(path: Path | None) -> str:
 
 
 @contextmanager
-def until_told() -> Iterator[threading.Event]:
-    """An event that SIGTERM and Ctrl-C set; the second time they end the program at once."""
+def watch_stop_signals() -> Iterator[threading.Event]:
+    """An event that SIGTERM and Ctrl-C set; a second signal ends the program at once."""
     is_over = threading.Event()
 
     def end(*_: object) -> None:

@@ -9,17 +9,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any
+
+import typer
 
 from hansa.api import bucket_keys
 from hansa.api.spec import Environment, FederationSpec, Storage
 from hansa.api.status import Federation
+from hansa.cli.target import open_federations
 from hansa.core.errors import InputError, Unreachable
 from hansa.local.credentials import read_credentials
 from hansa.local.rundir import RunDir
-from hansa.publish.bucket import check_name, forward_hint
+from hansa.publish.bucket import check_name, suggest_forward
 from hansa.store.base import ObjectStore
 from hansa_client.experience import shards
 from hansa_client.experience.shards import Shard
+
+RunName = Annotated[
+    str, typer.Argument(metavar="RUN", help="Folder of a run, or a federation on the cluster.")
+]
 
 
 @dataclass(frozen=True)
@@ -38,56 +46,71 @@ class StoredSilo:
         """Name of the environment."""
         return self.environment.name
 
-    def rounds(self) -> list[int]:
+    def list_rounds(self) -> list[int]:
         """Rounds with a shard; 0 holds the demonstrations."""
-        root = bucket_keys.experience_root(self.prefix, self.name)
-        names = [key.removeprefix(root).partition(".")[0] for key in self.store.list(root)]
-        return sorted(int(name) for name in names if name.isdecimal())
+        return shards.list_rounds(self.store, self.prefix, self.name)
 
-    def shard(self, round_: int) -> Shard:
+    def read_shard(self, round_: int) -> Shard:
         """One round's episodes."""
         key = bucket_keys.experience_shard(self.prefix, self.name, round_)
         return shards.decode(self.store.get(key), key)
 
 
-@contextmanager
-def of_run(out: Path, credentials: Path | None) -> Iterator[list[StoredSilo]]:
-    """The silos of a run on this machine: in its own store, or in yours."""
-    from hansa.local.results import open_store, with_storage
+def find_run(
+    run: str, endpoint: str | None, cluster: tuple[str | None, ...]
+) -> RunDir | dict[str, Any]:
+    """A run's folder on this machine, or else the object of a federation on the cluster."""
+    path = Path(run)
+    if path.is_dir() or path.name != run:
+        if not RunDir(path).object.exists():
+            raise InputError(f"RUN: got {run}, which holds no run", hint="hansa run makes one")
+        if endpoint:
+            raise InputError("--endpoint: got it with a folder; it is for a run on a cluster")
+        return RunDir(path)
+    try:
+        return open_federations(*cluster).get(run)
+    except InputError as error:
+        hint = f"there is no folder {run} here, so it was looked for on a cluster"
+        raise InputError(error.message, hint=error.hint or hint) from error
 
-    folder = RunDir(out)
+
+@contextmanager
+def open_run(folder: RunDir, credentials: Path | None) -> Iterator[list[StoredSilo]]:
+    """The silos of a run on this machine: in its own store, or in yours."""
+    from hansa.local.results import add_storage, open_store
+
     federation = folder.load()
     if not folder.store.exists():
-        yield _silos(federation.spec, credentials)
+        yield _make_silos(federation.spec, credentials)
         return
-    spec = with_storage(federation, folder).spec
+    spec = add_storage(federation, folder).spec
     prefix = spec.storage.s3.prefix if spec.storage else ""
     with open_store(federation, folder) as store:
         yield [StoredSilo(e, store, prefix, str(folder.store)) for e in spec.environments]
 
 
 @contextmanager
-def of_federation(federation: Federation, credentials: Path | None) -> Iterator[list[StoredSilo]]:
+def open_federation(federation: Federation, credentials: Path | None) -> Iterator[list[StoredSilo]]:
     """The silos of a federation on a cluster, with your own credentials."""
-    silos = _silos(federation.spec, credentials)
+    silos = _make_silos(federation.spec, credentials)
     for silo in silos:
-        check_name(_place(federation.spec, silo.environment).s3)
+        check_name(_require_storage(federation.spec, silo.environment).s3)
     try:
         yield silos
     except Unreachable as error:
-        hint = forward_hint(federation.spec.storage.s3) if federation.spec.storage else ""
+        hint = suggest_forward(federation.spec.storage.s3) if federation.spec.storage else ""
         raise Unreachable(error.message, hint=hint) from error
 
 
-def _silos(spec: FederationSpec, credentials: Path | None) -> list[StoredSilo]:
-    from hansa.local.loop import own_store, private_store
+def _make_silos(spec: FederationSpec, credentials: Path | None) -> list[StoredSilo]:
+    from hansa.local.loop import open_experience, own_store
 
     given = read_credentials(credentials) if credentials else {}
     silos = []
     for environment in spec.environments:
-        place = _place(spec, environment)
+        place = _require_storage(spec, environment)
         variables = given.get(environment.name) or given.get("default")
-        store = private_store(spec, environment.name, own_store(spec, variables), variables)
+        store = open_experience(spec, environment.name, own_store(spec, variables), variables)
         root = bucket_keys.experience_root(place.s3.prefix, environment.name)
         silos.append(
             StoredSilo(environment, store, place.s3.prefix, f"s3://{place.s3.bucket}/{root}")
@@ -95,7 +118,7 @@ def _silos(spec: FederationSpec, credentials: Path | None) -> list[StoredSilo]:
     return silos
 
 
-def _place(spec: FederationSpec, environment: Environment) -> Storage:
+def _require_storage(spec: FederationSpec, environment: Environment) -> Storage:
     place = spec.private_storage(environment.name)
     if place is None:
         raise InputError("spec.storage: got nothing, expected storage.s3")

@@ -14,14 +14,14 @@ import typer
 
 from hansa.cli.common import Format, Output, console, print_data, say
 from hansa.cli.status import Credentials
-from hansa.cli.target import Context, KubeconfigFile, Namespace, open_federations
+from hansa.cli.target import Context, KubeconfigFile, Namespace
 from hansa.core.errors import Corrupt, Denied, InputError
-from hansa.core.sanitize import visible
+from hansa.core.sanitize import sanitize
 from hansa.local.rundir import RunDir
-from hansa.publish.bucket import Endpoint, at_endpoint, readable
+from hansa.publish.bucket import Endpoint, read_known_fields, set_endpoint
 from hansa_client.commands import common, silos
-from hansa_client.commands.show import EpisodeScreen, number
-from hansa_client.commands.silos import StoredSilo
+from hansa_client.commands.show import EpisodeScreen, format_reward
+from hansa_client.commands.silos import RunName, StoredSilo
 from hansa_client.experience import agentgym_format
 from hansa_client.experience.agentgym_format import Conversation
 from hansa_client.trajectory import Episode
@@ -33,8 +33,6 @@ TITLES = ("K", "ENVIRONMENT", "ROUND", "TASK", "SOURCE", "END", "REWARD", "TURNS
 class EpisodeFilter:
     """Which episodes are meant."""
 
-    environment: str | None = None
-    """Name of a silo; None: all of them."""
     round: int | None = None
     """Round that played them; None: all of them."""
     success: bool | None = None
@@ -42,13 +40,11 @@ class EpisodeFilter:
     task: str | None = None
     """Id of the task, or a pattern as maze-*."""
 
-    def has(self, episode: Episode) -> bool:
+    def is_match(self, episode: Episode) -> bool:
         """Whether an episode is one of them."""
         if self.success is not None and episode.success is not self.success:
             return False
-        return (
-            self.task is None or fnmatchcase(episode.task, self.task) or episode.task == self.task
-        )
+        return self.task in (None, episode.task) or fnmatchcase(episode.task, self.task or "")
 
 
 @dataclass(frozen=True)
@@ -58,7 +54,7 @@ class Match:
     silo: StoredSilo
     episode: Episode
 
-    def facts(self) -> dict[str, Any]:
+    def summarize(self) -> dict[str, Any]:
         """What a list says about it."""
         said = self.episode
         return {
@@ -74,10 +70,7 @@ class Match:
 
 
 def trajectories(
-    run: Annotated[
-        str,
-        typer.Argument(metavar="RUN", help="Folder of a run, or a federation on the cluster."),
-    ],
+    run: RunName,
     environment: Annotated[
         str | None, typer.Option("-e", "--environment", help="Only of this environment.")
     ] = None,
@@ -110,7 +103,7 @@ def trajectories(
     They are the silos' private data: where the store is not the run's own, you need their
     credentials.
     """
-    wanted = EpisodeFilter(environment=environment, round=round_, success=success, task=task)
+    wanted = EpisodeFilter(round=round_, success=success, task=task)
     if export:
         common.check_target("--export", export, force=force)
     with open_silos(run, credentials, endpoint, (namespace, context, kubeconfig)) as every:
@@ -126,26 +119,20 @@ def trajectories(
 def open_silos(
     run: str, credentials: Path | None, endpoint: str | None, cluster: tuple[str | None, ...]
 ) -> AbstractContextManager[list[StoredSilo]]:
-    """The silos of a folder that is there, or of a federation on the cluster."""
-    path = Path(run)
-    if path.is_dir() or path.name != run:
-        if not RunDir(path).object.exists():
-            raise InputError(f"RUN: got {run}, which holds no run", hint="hansa run makes one")
-        if endpoint:
-            raise InputError("--endpoint: got it with a folder; it is for a run on a cluster")
-        return silos.of_run(path, credentials)
-    try:
-        document = open_federations(*cluster).get(run)
-    except InputError as error:
-        hint = f"there is no folder {run} here, so it was looked for on a cluster"
-        raise InputError(error.message, hint=error.hint or hint) from error
-    return silos.of_federation(at_endpoint(readable(document), endpoint), credentials)
+    """The silos of a run on this machine, or of a federation on the cluster."""
+    match silos.find_run(run, endpoint, cluster):
+        case RunDir() as folder:
+            return silos.open_run(folder, credentials)
+        case document:
+            return silos.open_federation(
+                set_endpoint(read_known_fields(document), endpoint), credentials
+            )
 
 
 def choose(
     every: list[StoredSilo], environment: str | None, *, option: str = "--environment"
 ) -> list[StoredSilo]:
-    """The silos to read, by name; says where that is, since it is private data."""
+    """The silos to read, by name; prints where that is, since it is private data."""
     chosen = [silo for silo in every if environment in (None, silo.name)]
     if not chosen:
         names = ", ".join(silo.name for silo in every)
@@ -158,20 +145,20 @@ def choose(
 def find(chosen: list[StoredSilo], wanted: EpisodeFilter) -> Iterator[Match]:
     """The episodes in the order of silo, round and play; one shard is in memory at a time."""
     for silo in chosen:
-        for round_ in _rounds(silo):
+        for round_ in _list_rounds(silo):
             if wanted.round not in (None, round_):
                 continue
             try:
-                episodes = silo.shard(round_).episodes
+                episodes = silo.read_shard(round_).episodes
             except Corrupt as error:
                 say(f"note: left out: {error.message}")
                 continue
-            yield from (Match(silo, each) for each in episodes if wanted.has(each))
+            yield from (Match(silo, each) for each in episodes if wanted.is_match(each))
 
 
-def _rounds(silo: StoredSilo) -> list[int]:
+def _list_rounds(silo: StoredSilo) -> list[int]:
     try:
-        return silo.rounds()
+        return silo.list_rounds()
     except Denied:
         say(f"note: left out: {silo.name}, whose store these credentials may not read")
         return []
@@ -181,7 +168,7 @@ def _rounds(silo: StoredSilo) -> list[int]:
 
 
 def _list(matches: Iterator[Match], limit: int, output: Format) -> None:
-    facts = [each.facts() for each in matches]
+    facts = [each.summarize() for each in matches]
     if output is not Format.TABLE:
         print_data(facts, output)
         return
@@ -189,24 +176,24 @@ def _list(matches: Iterator[Match], limit: int, output: Format) -> None:
     from hansa.cli.views.federation import RowTable
 
     shown = facts[:limit] if limit else facts
-    rows = [(str(place), *_cells(fact)) for place, fact in enumerate(shown, start=1)]
+    rows = [(str(place), *_format_row(fact)) for place, fact in enumerate(shown, start=1)]
     screen.show(screen.table(RowTable(titles=TITLES, rows=rows)))
-    say(_summary(facts, len(shown)))
+    say(_format_summary(facts, len(shown)))
 
 
-def _cells(fact: dict[str, Any]) -> tuple[str, ...]:
+def _format_row(fact: dict[str, Any]) -> tuple[str, ...]:
     return (
         fact["environment"],
         str(fact["round"]),
-        visible(fact["task"]),
+        sanitize(fact["task"]),
         fact["source"],
         "success" if fact["success"] else "failure",
-        number(fact["reward"]),
+        format_reward(fact["reward"]),
         str(fact["turns"]),
     )
 
 
-def _summary(facts: list[dict[str, Any]], shown: int) -> str:
+def _format_summary(facts: list[dict[str, Any]], shown: int) -> str:
     if not facts:
         return "no such episodes"
     successes = sum(fact["success"] for fact in facts)
@@ -225,24 +212,24 @@ def _show(matches: Iterator[Match], place: int, output: Format) -> None:
             turn.model_dump(by_alias=True, exclude_none=True, exclude={"tokens", "trained"})
             for turn in each.episode.turns
         ]
-        print_data({**each.facts(), "turns": turns}, output)
+        print_data({**each.summarize(), "turns": turns}, output)
         return
     print_episode(each, EpisodeScreen(console()))
 
 
 def print_episode(match: Match, screen: EpisodeScreen) -> None:
     """One episode from its first observation to its end."""
-    facts, turn_number = match.facts(), 0
-    screen.title(
+    facts, turn_number = match.summarize(), 0
+    screen.show_title(
         f"{facts['environment']}, round {facts['round']}, {facts['source']}, task {facts['task']}"
     )
     for turn in match.episode.turns:
         if turn.role == "agent":
             turn_number += 1
-            screen.agent(turn_number, turn.text)
+            screen.show_agent(turn_number, turn.text)
         else:
-            screen.world(turn.text)
-    screen.end(success=facts["success"], turns=facts["turns"], reward=facts["reward"])
+            screen.show_world(turn.text)
+    screen.show_end(success=facts["success"], turns=facts["turns"], reward=facts["reward"])
 
 
 def _export(matches: Iterator[Match], out: Path) -> None:
@@ -251,26 +238,25 @@ def _export(matches: Iterator[Match], out: Path) -> None:
     for each in matches:
         name = each.silo.name
         if name not in introductions:
-            introductions[name] = _introduction(each.silo)
-        lines.append(agentgym_format.encode(_conversation(each.episode, introductions[name])))
+            introductions[name] = _find_introduction(each.silo)
+        lines.append(agentgym_format.encode(_make_conversation(each.episode, introductions[name])))
     if not lines:
         raise InputError("--export: there are no such episodes")
-    common.write_file("--export", out, b"".join(lines))
-    where = "stdout" if out == common.STDOUT else out
+    where = common.write_file("--export", out, b"".join(lines))
     say(f"{len(lines)} episodes in {where}: they are private data of the silos")
 
 
-def _conversation(episode: Episode, introduction: str) -> Conversation:
+def _make_conversation(episode: Episode, introduction: str) -> Conversation:
     said = [turn.text for turn in episode.turns]
     untrained = [place for place, turn in enumerate(episode.turns) if turn.trained is False]
-    return agentgym_format.of_episode(episode.task, introduction, said, untrained)
+    return agentgym_format.make_conversation(episode.task, introduction, said, untrained)
 
 
-def _introduction(silo: StoredSilo) -> str:
-    """The rules that its episodes begin with; unknown where the world cannot be made here."""
+def _find_introduction(silo: StoredSilo) -> str:
+    """The rules that a silo's episodes begin with; empty where its world cannot be made here."""
     from hansa_worlds import make
 
     try:
         return make(silo.environment.world, silo.environment.options).introduction()
-    except Exception:  # a package that is not installed, or anything that a stranger's world raises
+    except Exception:  # a package that is missing, or whatever a plug-in raises
         return ""

@@ -1,4 +1,4 @@
-"""A world that is looked at while somebody plays it: every turn is shown and kept."""
+"""A wrapper of a world that shows and records every turn."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hansa_worlds.base import Observation, Split, Task, World
 
 
 class Watched(World):
-    """Stands before another world, so that a model's rollout is seen turn by turn as well."""
+    """Wraps a world, so that a model's rollout is shown turn by turn as well."""
 
     name = "watched"
 
@@ -37,7 +37,7 @@ class Watched(World):
         return self.inner.tasks(split)
 
     def start(self, task: Task) -> Observation:
-        """Begin, and say who plays what."""
+        """Begin, and show the first observation."""
         observation = self.begin(task)
         self.show_first(observation)
         return observation
@@ -46,14 +46,14 @@ class Watched(World):
         """Begin, and show nothing yet."""
         self._task = task
         self.inner.seed = self.seed
-        return self._kept(lambda: self.inner.start(task))
+        return self._note_fault(lambda: self.inner.start(task))
 
     def show_first(self, observation: Observation) -> None:
         """Say who plays what, and show where it begins."""
         if self.screen and self._task:
             task = self._task
-            self.screen.title(f"{self.inner.name}, task {task.id}, played by {self._who}")
-        self._observed(observation, {})
+            self.screen.show_title(f"{self.inner.name}, task {task.id}, played by {self._who}")
+        self._show_observation(observation, {})
 
     def step(self, action: str) -> Observation:
         """Show the action, then what comes of it."""
@@ -61,9 +61,9 @@ class Watched(World):
         self.inner.is_cut = self.is_cut
         self._said.append({"role": "agent", "text": action})
         if self.screen and self._echo:
-            self.screen.agent(self.actions_taken, action)
-        observation = self._kept(lambda: self.inner.step(action))
-        return self._observed(observation, {"reward": observation.reward})
+            self.screen.show_agent(self.actions_taken, action)
+        observation = self._note_fault(lambda: self.inner.step(action))
+        return self._show_observation(observation, {"reward": observation.reward})
 
     @property
     def success(self) -> bool:
@@ -77,7 +77,7 @@ class Watched(World):
     def end(self, unless_done: str = "not done") -> None:
         """Show how it ended; an episode that is not done ended for another reason."""
         if self.screen:
-            self.screen.end(
+            self.screen.show_end(
                 success=self.success,
                 turns=self.actions_taken,
                 reward=self._last.reward,
@@ -95,18 +95,18 @@ class Watched(World):
             "turns": self._said,
         }
 
-    def _kept(self, act: Callable[[], Observation]) -> Observation:
+    def _note_fault(self, act: Callable[[], Observation]) -> Observation:
         try:
             return act()
         except Exception as error:
             self.fault = error
             raise
 
-    def _observed(self, observation: Observation, earned: dict[str, float]) -> Observation:
+    def _show_observation(self, observation: Observation, earned: dict[str, float]) -> Observation:
         self._last = observation
         self._said.append({"role": "user", "text": observation.text, **earned})
         if self.screen:
-            self.screen.world(observation.text, observation.reward)
+            self.screen.show_world(observation.text, observation.reward)
         return observation
 
     def _begin(self, task: Task) -> str:

@@ -58,8 +58,8 @@ def worlds(
 
 def _describe(chosen: list[str], given: dict[str, Any]) -> list[dict[str, Any]]:
     if not chosen:
-        return [listing.describe_or_say_why(name, {}) for name in names()]
-    with common.explained():
+        return [listing.describe_safely(name, {}) for name in names()]
+    with common.explain_world_errors():
         return [listing.describe(name, given) for name in chosen]
 
 
@@ -73,7 +73,7 @@ def _measure(
     groups: bool,
 ) -> list[dict[str, Any]]:
     entries = []
-    for name in chosen or _playable():
+    for name in chosen or _find_playable():
         entry: dict[str, Any] = {"world": name, "options": given, "split": split, "seed": seed}
         entry["players"] = {}
         for player in PLAYERS:
@@ -86,11 +86,11 @@ def _measure(
     return entries
 
 
-def _playable() -> list[str]:
-    """The worlds that play here and need no options; others are named, so that they are missed."""
+def _find_playable() -> list[str]:
+    """The worlds that can be played without options; the others are reported as left out."""
     listed = []
     for name in names():
-        described = listing.describe_or_say_why(name, {})
+        described = listing.describe_safely(name, {})
         why = described.get("trouble") or ("it waits for a server" if described["waits"] else "")
         if why:
             say(f"{name}: left out ({why}); name it to play it")
@@ -103,13 +103,7 @@ def _play(
     name: str, given: dict[str, Any], player: str, split: Split, episodes: int | None, seed: int
 ) -> dict[str, Any] | None:
     """A player's figures; None where the world has no such player."""
-    shown: list[common.ProgressCounter] = []
-
-    def progress(done: int, total: int) -> None:
-        if not shown:
-            shown.append(common.ProgressCounter(f"episodes of {name}, {player}", total))
-        shown[0](done)
-
+    progress = common.ProgressCounter(f"episodes of {name}, {player}")
     try:
         return listing.to_data(score(name, given, player, split, episodes, seed, progress))
     except NoPlayer:
@@ -117,8 +111,7 @@ def _play(
     except WorldError as error:
         raise InputError(str(error)) from error
     finally:
-        for line in shown:
-            line.end()
+        progress.clear()
 
 
 def _show_list(entries: list[dict[str, Any]]) -> None:
@@ -127,18 +120,18 @@ def _show_list(entries: list[dict[str, Any]]) -> None:
 
     titles = ("WORLD", *(split.upper() for split in SPLITS), "TURNS")
     titles += (*(player.upper() for player in PLAYERS), "FROM", "ABOUT")
-    rows = tuple(_listed(entry) for entry in entries)
+    rows = tuple(_format_world(entry) for entry in entries)
     notes = [f"{entry['world']}: {entry['trouble']}" for entry in entries if "trouble" in entry]
     notes.append("Success of players is that in the test split; measure it: hansa worlds --score")
     show(table(RowTable(titles=titles, rows=rows, rest="\n".join(notes))))
 
 
-def _listed(entry: dict[str, Any]) -> tuple[str, ...]:
+def _format_world(entry: dict[str, Any]) -> tuple[str, ...]:
     if "trouble" in entry:
         nothing = [""] * (len(SPLITS) + 1 + len(PLAYERS))
         return (entry["world"], *nothing, entry["from"], entry["about"])
     tasks = [str(entry["tasks"][split]) for split in SPLITS]
-    scores = [_listed_score(entry, player) for player in PLAYERS]
+    scores = [_format_score(entry, player) for player in PLAYERS]
     return (
         entry["world"],
         *tasks,
@@ -149,7 +142,7 @@ def _listed(entry: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _listed_score(entry: dict[str, Any], player: str) -> str:
+def _format_score(entry: dict[str, Any], player: str) -> str:
     if player not in entry["players"]:
         return "-"
     known = (entry["scores"] or {}).get(player)
@@ -164,15 +157,15 @@ def _show_scores(entries: list[dict[str, Any]]) -> None:
     rows: list[tuple[str, ...]] = []
     for entry in entries:
         for player, figures in entry["players"].items():
-            rows.append(_scored(entry["world"], player, figures))
+            rows.append(_format_figures(entry["world"], player, figures))
         kinds = sorted({kind for f in entry["players"].values() for kind in f.get("groups", {})})
         for kind in kinds:
             for player, figures in entry["players"].items():
-                rows.append(_scored(kind, player, figures["groups"][kind]))
+                rows.append(_format_figures(kind, player, figures["groups"][kind]))
     show(table(RowTable(titles=titles, rows=tuple(rows))))
 
 
-def _scored(name: str, player: str, figures: dict[str, Any]) -> tuple[str, ...]:
+def _format_figures(name: str, player: str, figures: dict[str, Any]) -> tuple[str, ...]:
     low, high = figures["interval"]
     return (
         name,

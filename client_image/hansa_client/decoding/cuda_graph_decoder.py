@@ -1,7 +1,7 @@
-"""Decoding by a CUDA graph: one step of all rows, sampling included, is captured once and replayed.
+"""Decoding by a CUDA graph: one step of all rows, with sampling, is captured once and replayed.
 
-A small model's step is hundreds of short kernels; starting them one by one takes the host ten times
-as long as running them takes the GPU. The host looks only every few steps at what was written.
+A small model's step is hundreds of short kernels; launching them one by one takes ten times as long
+as running them. The host fetches what was written only every few steps.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from hansa_client.decoding.protocol import (
     take_finished,
 )
 from hansa_client.decoding.sampling import sample
-from hansa_client.decoding.slot_decoder import SlotDecoder, is_enough, portions
+from hansa_client.decoding.slot_decoder import SlotDecoder, has_enough_finished, split_requests
 from hansa_client.models.base_model import Base
 from hansa_client.models.kv_slots import FlashPlan, KVSlots
 from hansa_client.models.slot_attention import forward
 
 _READ_TOKENS = 32768
 _STEPS = 8
-"""Steps between two looks of the host."""
+"""Steps after which the host fetches what was written."""
 _WARM_UPS = 2
 
 
 class CudaGraphDecoder(SlotDecoder):
-    """Rows whose state lives on the device: what is written last, where, and whether it goes on."""
+    """Rows whose state is on the device: last token, position, budget, whether it is active."""
 
     name = "graph"
 
@@ -50,47 +50,47 @@ class CudaGraphDecoder(SlotDecoder):
         self._graph = torch.cuda.CUDAGraph()
 
     @classmethod
-    def captured(
+    def capture(
         cls, base: Base, rows: int, how: Decoding, endings: StopConditions
     ) -> CudaGraphDecoder | None:
-        """The decoder with its step recorded, or none where a model's step cannot be."""
+        """A decoder whose step is captured; None where a model's step cannot be."""
         made = cls(base, rows, how, endings)
         try:
             made._record()
-        except RuntimeError:  # a model that looks at its numbers on the host
+        except RuntimeError:  # a model that copies numbers to the host
             torch.cuda.synchronize(base.device)
             return None
         return made
 
     def read(self, requests: Sequence[TurnRequest]) -> None:
         """Read all but the last of each row's new tokens; the next step reads that one."""
-        for some in portions(requests, _READ_TOKENS):
+        for some in split_requests(requests, _READ_TOKENS):
             self._read(some)
         for request in requests:
             self._writing[request.row] = PartialTurn(request)
-        self._tell(requests)
+        self._send_requests(requests)
 
     def write(self, patience: int) -> list[tuple[int, list[int]]]:
-        """Go on until enough rows have ended their turns."""
-        while not is_enough(self._writing, patience):
+        """Continue until enough rows have ended their turns."""
+        while not has_enough_finished(self._writing, patience):
             for _ in range(_STEPS):
                 self._graph.replay()
-            self._look()
+            self._fetch_written()
         over = take_finished(self._writing)
         for row, tokens in over:
             self._lengths[row] += len(tokens)
         return over
 
     def _read(self, requests: Sequence[TurnRequest]) -> None:
-        spans = [self._span(request, len(request.tokens) - 1) for request in requests]
+        spans = [self._make_span(request, len(request.tokens) - 1) for request in requests]
         for span in spans:
             self._lengths[span.row] = span.start
         tokens = [token for request in requests for token in request.tokens[:-1]]
         if filled := [span for span in spans if span.width]:
             self._forward(filled, tokens, torch.zeros(1, dtype=torch.long))
 
-    def _tell(self, requests: Sequence[TurnRequest]) -> None:
-        """Put what the rows are to do on the device."""
+    def _send_requests(self, requests: Sequence[TurnRequest]) -> None:
+        """Copy the requests to the device."""
         columns = [(a.row, a.tokens[-1], self._lengths[a.row], a.budget) for a in requests]
         rows, last, ends, budgets = torch.tensor(columns).T.contiguous().to(self._last.device)
         uniforms = torch.from_numpy(np.stack([request.uniforms for request in requests]))
@@ -99,7 +99,7 @@ class CudaGraphDecoder(SlotDecoder):
         self._active[rows] = True
         self._uniforms[rows, :-1] = uniforms.to(rows.device)
 
-    def _look(self) -> None:
+    def _fetch_written(self) -> None:
         """Fetch what was written since the last look, in one transfer."""
         state = torch.cat([self._steps[:, None], self._written], dim=1).cpu().numpy()
         stopped: list[int] = []
@@ -111,11 +111,11 @@ class CudaGraphDecoder(SlotDecoder):
             if one.is_over:
                 stopped.append(row)
                 has_texts = has_texts or bool(one.request.stop)
-        if stopped and has_texts:  # the device knows of tokens only
+        if stopped and has_texts:  # the device knows only stop tokens, and no stop texts
             self._active[torch.tensor(stopped, device=self._active.device)] = False
 
     def _record(self) -> None:
-        """Record a step while no row is active, which changes nothing that counts."""
+        """Capture a step while no row is active, which changes nothing that is read."""
         stream = torch.cuda.Stream(self._last.device)  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream(self._last.device))
         with torch.cuda.stream(stream):
@@ -126,7 +126,7 @@ class CudaGraphDecoder(SlotDecoder):
             self._step()
 
     def _step(self) -> None:
-        """One token for every row; rows that do not write repeat themselves in place."""
+        """One token for every row; inactive rows write the same token again."""
         active, steps = self._active, self._steps[:, None]
         rooms = self._begins * self._slots.room
         used = torch.where(active, self._ends + 1, 1).int()

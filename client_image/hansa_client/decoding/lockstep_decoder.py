@@ -1,8 +1,8 @@
 """Decoding in lock-step with a model's own KV cache, for models that cannot use KV slots.
 
-Columns are time: each forward pass adds the same number of columns to all rows, padded on the left
-and masked where a row has fewer new tokens. So any causal LM of transformers works, and rows need
-not be equally long; but new episodes begin only once all are done.
+Each forward pass adds the same number of columns to all rows, with padding on the left where a row
+has fewer new tokens. So any causal LM of transformers works, and rows may have different lengths;
+but new episodes begin only when all have ended.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from hansa_client.models.base_model import Base
 
 
 class LockstepDecoder:
-    """Rows of text that one model goes on writing together."""
+    """Rows of text that one model continues in lock-step."""
 
     joins = False
     name = "columns"
@@ -42,20 +42,20 @@ class LockstepDecoder:
         self._lengths: torch.Tensor
 
     def read(self, requests: Sequence[TurnRequest]) -> None:
-        """Begin the next turn of all rows that go on; others are forgotten."""
+        """Begin the next turn of these rows; other rows are discarded."""
         self._writing |= {request.row: PartialTurn(request) for request in requests}
         if all(one.request.is_first for one in self._writing.values()):
             self._begin(list(self._writing))
         else:
-            self._keep(list(self._writing))
-            self._forget([request.row for request in requests if request.is_first])
+            self._keep_rows(list(self._writing))
+            self._mask_rows([request.row for request in requests if request.is_first])
 
     def write(self, patience: int) -> list[tuple[int, list[int]]]:
-        """Read what is new, then write until all turns are over."""
+        """Read the new tokens, then generate until all turns have ended."""
         turns = [self._writing[row] for row in self._rows]
-        logits = self._forward(*self._padded([one.request.tokens for one in turns]))
+        logits = self._forward(*self._pad([one.request.tokens for one in turns]))
         while True:
-            tokens = sample(logits, self._uniforms(turns), self._temperature)
+            tokens = sample(logits, self._collect_uniforms(turns), self._temperature)
             for one, token in zip(turns, tokens.tolist(), strict=True):
                 if not one.is_over:
                     one.add([token], self._endings)
@@ -65,8 +65,8 @@ class LockstepDecoder:
             mask = torch.tensor(going, device=self._device)
             logits = self._forward(tokens[:, None], mask[:, None])
 
-    def _uniforms(self, turns: Sequence[PartialTurn]) -> torch.Tensor:
-        numbers = [0.0 if one.is_over else one.uniform() for one in turns]
+    def _collect_uniforms(self, turns: Sequence[PartialTurn]) -> torch.Tensor:
+        numbers = [0.0 if one.is_over else one.get_uniform() for one in turns]
         return torch.tensor(numbers, dtype=torch.float64, device=self._device)
 
     def _begin(self, rows: list[int]) -> None:
@@ -75,7 +75,7 @@ class LockstepDecoder:
         self._mask = torch.zeros((len(rows), 0), dtype=torch.long, device=self._device)
         self._lengths = torch.zeros(len(rows), dtype=torch.long, device=self._device)
 
-    def _keep(self, rows: list[int]) -> None:
+    def _keep_rows(self, rows: list[int]) -> None:
         places = [place for place, row in enumerate(self._rows) if row in rows]
         if len(places) < len(self._rows):
             indices = torch.tensor(places, dtype=torch.long, device=self._device)
@@ -84,13 +84,13 @@ class LockstepDecoder:
             self._lengths = self._lengths.index_select(0, indices)
         self._rows = [self._rows[place] for place in places]
 
-    def _forget(self, rows: list[int]) -> None:
-        """Let rows begin anew beside others that go on: what they held is masked from now on."""
+    def _mask_rows(self, rows: list[int]) -> None:
+        """Mask the past of rows that begin a new episode."""
         for row in rows:
             self._mask[self._rows.index(row)] = 0
             self._lengths[self._rows.index(row)] = 0
 
-    def _padded(self, rows: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+    def _pad(self, rows: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
         width = max(len(row) for row in rows)
         tokens = np.zeros((len(rows), width), dtype=np.int64)
         mask = np.zeros((len(rows), width), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Decoding: what a rollout asks of whatever writes the agent's turns."""
+"""Decoding: the interface between rollouts and decoders, which generate the agent's turns."""
 
 from __future__ import annotations
 
@@ -15,63 +15,63 @@ if TYPE_CHECKING:
 
 
 MAX_NEW_TOKENS = 256
-"""Tokens of one turn where no manifest says otherwise."""
+"""Default maximum of tokens of one turn."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decoding:
-    """How turns are written."""
+    """Options of a decoder."""
 
     temperature: float
     """Sampling temperature; 0 is greedy."""
     max_length: int
-    """Tokens of an episode at most."""
+    """Maximum tokens of an episode."""
     max_new_tokens: int = MAX_NEW_TOKENS
-    """Tokens of one turn at most; a longer one is cut, and the world judges what is there."""
+    """Maximum tokens of one turn; a longer one is cut."""
     stop: Sequence[str] = ()
     """Texts that end a turn as soon as they are written."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TurnRequest:
-    """A row's next turn: what it has to read first, and how it may answer."""
+    """A row's next turn: new tokens to read first, and limits of the answer."""
 
     row: int
     """Which row."""
     is_first: bool
-    """Whether an episode begins here; what the row held before is forgotten."""
+    """Whether an episode begins here, so that the row's cache is discarded."""
     tokens: list[int]
-    """What is new since the row wrote last, its own last token before all."""
+    """New tokens since the row's last turn, whose last token is the first one here."""
     budget: int
-    """Tokens of the answer at most."""
+    """Maximum tokens of the answer."""
     uniforms: NDArray[np.float64]
-    """One random number in [0, 1) for each token, the same whoever shares the row's batch."""
+    """A random number in [0, 1) for each token, which does not depend on the batch."""
     stop: Sequence[str] = ()
     """Texts that end this turn, beside those that end every turn."""
     text: str = ""
-    """What the world said, for a decoder that has a tokenizer of its own."""
+    """The world's text, for a decoder with its own tokenizer."""
     seed: int = 0
-    """Of this turn, for a decoder that draws its own random numbers."""
+    """Random seed of this turn, for a decoder that draws its own random numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TurnNote:
-    """What is to be said of a turn that somebody else has written as text."""
+    """Notes about a turn that was generated as text by another program."""
 
     text: str = ""
-    """What was written."""
+    """The text."""
     is_exact: bool = True
-    """Whether its tokens are read back as this text; else nothing is learned from them."""
+    """Whether its tokens decode to this text; otherwise they are not trained on."""
     failure: str = ""
-    """Why there is no turn, without a word of the episode; empty: there is one."""
+    """Why there is no turn, without text of the episode; empty: there is one."""
 
 
 NO_NOTES: Mapping[int, TurnNote] = MappingProxyType({})
-"""Of a decoder that writes tokens itself."""
+"""Notes of a decoder that generates tokens itself."""
 
 
 class Decoder(Protocol):
-    """Rows of text that one model goes on writing."""
+    """Rows of text that one model continues."""
 
     name: str
     """How it decodes."""
@@ -80,31 +80,30 @@ class Decoder(Protocol):
     joins: bool
     """Whether a new episode may take a row while others write."""
     notes: Mapping[int, TurnNote]
-    """By row, of the turns that `write` has returned last."""
+    """Notes about the turns that `write` returned last, by row."""
 
     def read(self, requests: Sequence[TurnRequest]) -> None:
         """Begin the next turn of these rows."""
 
     def write(self, patience: int) -> list[tuple[int, list[int]]]:
-        """Go on until one in `patience` rows has ended its turn: each such row, and what it wrote.
+        """Continue until one in `patience` rows has ended its turn: those rows, and their tokens.
 
-        The last token of each is not read: it comes back with the row's next ask, which saves a
-        pass.
+        The last token of each is not read yet: the row's next request has it, which saves a pass.
         """
 
 
 class StopConditions:
-    """When a turn is over: at the model's stop tokens, or as soon as a given text is written."""
+    """A turn ends at the model's stop tokens, or as soon as a stop text is written."""
 
     def __init__(self, chat: Chat, texts: Sequence[str] = ()) -> None:
         self.tokens = chat.stops
         self.texts = texts
         self._chat = chat
 
-    def end_of(self, tokens: Sequence[int], known: int = 0, more: Sequence[str] = ()) -> int:
-        """Tokens up to a turn's end, 0 where it goes on; up to `known` it is known to.
+    def find_end(self, tokens: Sequence[int], known: int = 0, more: Sequence[str] = ()) -> int:
+        """Number of tokens up to the turn's end, or 0; the first `known` do not end it.
 
-        `more` are texts that end this turn alone.
+        `more` are stop texts of this turn alone.
         """
         texts = (*self.texts, *more)
         for count in range(known + 1, len(tokens) + 1):
@@ -115,36 +114,36 @@ class StopConditions:
         return 0
 
     def _has_text(self, tokens: Sequence[int], texts: Sequence[str]) -> bool:
-        written = self._chat.written(tokens)
+        written = self._chat.decode(tokens)
         return any(ending in written for ending in texts)
 
 
 @dataclass
 class PartialTurn:
-    """A turn that is being written."""
+    """A turn that is being generated."""
 
     request: TurnRequest
-    """What was asked for."""
+    """Its request."""
     tokens: list[int] = field(default_factory=list)
-    """What there is of it."""
+    """Its tokens so far."""
     is_over: bool = False
-    """Whether it waits to be fetched."""
+    """Whether it has ended."""
 
-    def uniform(self) -> float:
-        """The number that draws its next token."""
+    def get_uniform(self) -> float:
+        """The random number for its next token."""
         return float(self.request.uniforms[len(self.tokens)])
 
     def add(self, tokens: Sequence[int], endings: StopConditions) -> None:
-        """Take tokens on, up to where the turn is over."""
+        """Append tokens up to the end of the turn."""
         known = len(self.tokens)
         self.tokens = [*self.tokens, *tokens][: self.request.budget]
-        end = endings.end_of(self.tokens, known, self.request.stop)
+        end = endings.find_end(self.tokens, known, self.request.stop)
         self.tokens = self.tokens[: end or None]
         self.is_over = bool(end) or len(self.tokens) == self.request.budget
 
 
 def take_finished(writing: dict[int, PartialTurn]) -> list[tuple[int, list[int]]]:
-    """The turns that are over, taken out."""
+    """Remove and return the turns that have ended."""
     over = [(row, one.tokens) for row, one in writing.items() if one.is_over]
     for row, _ in over:
         del writing[row]

@@ -1,6 +1,6 @@
-"""Decoding with KV slots: rows of any length read and write in one pass, each at its own pace.
+"""Decoding with KV slots: continuous batching of rows of any length.
 
-This is continuous batching: a new episode takes a slot over as soon as another has ended.
+A new episode takes over a slot as soon as another has ended.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hansa_client.decoding.protocol import (
 )
 from hansa_client.decoding.sampling import sample
 from hansa_client.models.base_model import Base
-from hansa_client.models.kv_slots import KVSlots, Span, plan
+from hansa_client.models.kv_slots import KVSlots, Span, make_plan
 from hansa_client.models.slot_attention import forward
 
 _READ_TOKENS = {"cpu": 2048, "cuda": 32768}
@@ -27,7 +27,7 @@ _READ_TOKENS = {"cpu": 2048, "cuda": 32768}
 
 
 class SlotDecoder:
-    """Rows that one model goes on writing; the host sees each token as it is drawn."""
+    """Rows that one model continues; the host gets each token as it is sampled."""
 
     joins = True
     name = "slots"
@@ -44,72 +44,72 @@ class SlotDecoder:
         self._writing: dict[int, PartialTurn] = {}
 
     def read(self, requests: Sequence[TurnRequest]) -> None:
-        """Read each row's new tokens, and draw the first token of its answer."""
-        for some in portions(requests, read_tokens(self._device)):
+        """Read each row's new tokens, and sample the first token of its answer."""
+        for some in split_requests(requests, get_max_read_tokens(self._device)):
             self._writing |= {request.row: self._begin(request) for request in some}
             ends = torch.tensor([len(request.tokens) for request in some]).cumsum(0) - 1
             logits = self._forward(
-                [self._span(request, len(request.tokens)) for request in some],
+                [self._make_span(request, len(request.tokens)) for request in some],
                 [token for request in some for token in request.tokens],
                 ends,
             )
             self._draw([self._writing[request.row] for request in some], logits)
 
     def write(self, patience: int) -> list[tuple[int, list[int]]]:
-        """Go on until enough rows have ended their turns."""
-        while not is_enough(self._writing, patience):
+        """Continue until enough rows have ended their turns."""
+        while not has_enough_finished(self._writing, patience):
             self.step()
         return take_finished(self._writing)
 
     def step(self) -> None:
-        """One more token for every row that writes; at least one must."""
-        going = self._going()
+        """Sample one more token for every row whose turn has not ended; there must be one."""
+        going = self._list_unfinished()
         spans = [Span(one.request.row, self._lengths[one.request.row], 1) for one in going]
         tokens = [one.tokens[-1] for one in going]
         self._draw(going, self._forward(spans, tokens, torch.arange(len(going))))
 
-    def _going(self) -> list[PartialTurn]:
+    def _list_unfinished(self) -> list[PartialTurn]:
         return [one for one in self._writing.values() if not one.is_over]
 
     def _begin(self, request: TurnRequest) -> PartialTurn:
         return PartialTurn(request)
 
-    def _span(self, request: TurnRequest, width: int) -> Span:
-        """Where the first tokens of an ask go; a new episode takes the slot over."""
+    def _make_span(self, request: TurnRequest, width: int) -> Span:
+        """Where the first tokens of a request go; a new episode takes over the slot."""
         return Span(request.row, 0 if request.is_first else self._lengths[request.row], width)
 
     def _forward(
         self, spans: Sequence[Span], tokens: Sequence[int], last: torch.Tensor
     ) -> torch.Tensor:
-        """Logits after the tokens numbered in `last`; rows are longer by their spans then."""
+        """Read the spans, and return logits after the tokens whose indexes are in `last`."""
         for span in spans:
             self._lengths[span.row] = span.start + span.width
         self._slots.reserve(max(self._lengths))
         packed = torch.tensor(tokens, device=self._device)
-        planned = plan(self._slots, spans, self._base.model)
+        planned = make_plan(self._slots, spans, self._base.model)
         return forward(self._base.model, self._slots, planned, packed, last.to(self._device))
 
     def _draw(self, turns: Sequence[PartialTurn], logits: torch.Tensor) -> None:
-        numbers = [one.uniform() for one in turns]
+        numbers = [one.get_uniform() for one in turns]
         uniforms = torch.tensor(numbers, dtype=torch.float64, device=self._device)
         drawn = sample(logits, uniforms, self._temperature).tolist()
         for one, token in zip(turns, drawn, strict=True):
             one.add([token], self._endings)
 
 
-def read_tokens(device: torch.device) -> int:
-    """Tokens that are read in one pass there."""
+def get_max_read_tokens(device: torch.device) -> int:
+    """Tokens that are read in one pass on a device."""
     return _READ_TOKENS.get(device.type, 2048)
 
 
-def is_enough(writing: dict[int, PartialTurn], patience: int) -> bool:
+def has_enough_finished(writing: dict[int, PartialTurn], patience: int) -> bool:
     """Whether one in `patience` rows has ended its turn."""
     over = sum(one.is_over for one in writing.values())
     return patience * over >= len(writing)
 
 
-def portions(requests: Sequence[TurnRequest], most: int) -> Iterator[list[TurnRequest]]:
-    """The requests in groups of at most `most` tokens; one that is longer goes alone."""
+def split_requests(requests: Sequence[TurnRequest], most: int) -> Iterator[list[TurnRequest]]:
+    """The requests in groups of at most `most` tokens; one that is longer is alone."""
     group: list[TurnRequest] = []
     size = 0
     for request in requests:

@@ -1,8 +1,8 @@
-"""The right adapter at an endpoint: offered in a shared folder, loaded where that can be asked for.
+"""The adapter at an endpoint: written into a shared folder, and loaded where the server can do so.
 
-Exploring with wrong weights must not look like exploring. So a server has to say which adapter it
-serves, by `adapter_sha256` in `/v1/models` or by a name that holds the digest, before the episodes
-and after them.
+Episodes that were played with other weights must not count. So a server has to say which adapter
+it serves, by `adapter_sha256` in `/v1/models` or by a name that contains the digest, before the
+episodes and after them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any
 
 from hansa.api.endpoint import Endpoint
 from hansa.core.errors import PermanentError, WorldBroken
@@ -22,28 +22,19 @@ from hansa.core.http import HttpError
 from hansa_client.endpoint.api import CHAT, Api, Document, quote_reason
 
 DIGITS = 16
-"""Of a digest, in names."""
+"""Digits of a digest that names contain."""
 OFFERED = "offered-"
-"""What names of adapters begin with that a silo has loaded for itself, and will unload again."""
+"""Prefix of the names of adapters that a silo has loaded, and will unload again."""
 LOOK_SECONDS = 0.5
-"""Between two looks whether a server serves an adapter by now."""
+"""Between two checks whether a server serves an adapter by now."""
 LLAMA_CPP = "llama.cpp"
 TRANSFORMERS = "transformers"
 _SHOWN = 5
 
 
-class Calls(NamedTuple):
-    """Paths by which a server loads and forgets adapters."""
-
-    load: str
-    unload: str
-
-
-CALLS = {
-    "hansa": Calls("/v1/load_lora_adapter", "/v1/unload_lora_adapter"),
-    "vllm": Calls("/v1/load_lora_adapter", "/v1/unload_lora_adapter"),
-    "sglang": Calls("/load_lora_adapter", "/unload_lora_adapter"),
-}
+LOADING = {"hansa": "/v1", "vllm": "/v1", "sglang": ""}
+"""Servers that load and unload adapters on request: where these calls begin."""
+LOAD, UNLOAD = "load_lora_adapter", "unload_lora_adapter"
 
 _WHOLE = {"min_p": 0.0, "repetition_penalty": 1.0}
 PLAIN: Mapping[str, Document] = {
@@ -51,7 +42,7 @@ PLAIN: Mapping[str, Document] = {
     "sglang": {"top_k": -1, **_WHOLE},
     LLAMA_CPP: {"top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0},
 }
-"""What makes servers draw from the model's whole distribution: they have defaults of their own."""
+"""Makes servers sample from the whole distribution, whatever their defaults."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,22 +52,22 @@ class OfferedAdapter:
     silo: str
     """Whose it is."""
     digest: str
-    """sha256 of its adapter_model.safetensors; with the base, where it is merged into that."""
+    """sha256 of its adapter_model.safetensors; with the base's, where it is merged into that."""
     files: Callable[[], Iterable[tuple[str, bytes]]]
     """Its files as the server reads them; a GGUF is one file."""
 
     @property
     def owner(self) -> str:
-        """What the names of all adapters begin with that this silo has loaded."""
+        """Prefix of the names of all adapters that this silo has loaded."""
         return f"{OFFERED}{self.silo}-"
 
     @property
     def name(self) -> str:
-        """What it is called at the server."""
+        """Its name at the server."""
         return f"{self.owner}{self.digest[:DIGITS]}"
 
     def is_own(self, name: str) -> bool:
-        """Whether a name is of this silo's; `maze-2` has another than `maze`."""
+        """Whether a name is of this silo; silo `maze` does not own names of `maze-2`."""
         whole = name.removeprefix(".")
         return whole.startswith(self.owner) and "-" not in whole.removeprefix(self.owner)
 
@@ -88,23 +79,23 @@ class Served:
     model: str
     """Name of the model."""
     more: Document = field(default_factory=dict)
-    """What requests say beside it."""
+    """Further fields of requests."""
 
 
 @contextmanager
-def served(api: Api, endpoint: Endpoint, offer: OfferedAdapter) -> Iterator[Served]:
-    """Within, the endpoint serves the adapter; what it had to load, it forgets afterwards."""
+def serve_adapter(api: Api, endpoint: Endpoint, offer: OfferedAdapter) -> Iterator[Served]:
+    """Within, the endpoint serves the adapter; if it was loaded, it is unloaded at the end."""
     place, is_offered = _EndpointAdapter(api, endpoint, offer), False
     try:
-        with _explained(api, "adapter"):
+        with _explain_errors(api):
             how = place.find()
             if how is None and endpoint.adapter_folder is not None:
                 is_offered = True
                 how = place.offer(Path(endpoint.adapter_folder))
             if how is None:
-                raise place.mismatch()
+                raise place.make_mismatch_error()
         yield how
-        with _explained(api, "adapter"):
+        with _explain_errors(api):
             if place.find() != how:
                 raise WorldBroken(
                     f"the endpoint {api.place} served another adapter than {offer.name} before all "
@@ -116,14 +107,14 @@ def served(api: Api, endpoint: Endpoint, offer: OfferedAdapter) -> Iterator[Serv
 
 
 @contextmanager
-def _explained(api: Api, what: str) -> Iterator[None]:
-    """A server that is away is no mistake of the manifest: it may be back."""
+def _explain_errors(api: Api) -> Iterator[None]:
+    """Turn HttpError into WorldBroken, which is retried: the server may come back."""
     try:
         yield
     except HttpError as error:
         said = quote_reason(error)
         said = f": {said}" if said else ""
-        sentence = f"the endpoint {api.place} did not say which {what} it serves ({error}{said})"
+        sentence = f"the endpoint {api.place} did not say which adapter it serves ({error}{said})"
         raise WorldBroken(sentence, hint="see that the endpoint answers") from None
 
 
@@ -145,32 +136,32 @@ class _EndpointAdapter:
             return self._find_file()
         if self._server == TRANSFORMERS:
             return self._find_folder()
-        listed = self._api.get_patiently("/v1/models")
-        entries = _entries(listed.get("data") if isinstance(listed, dict) else None, "id")
-        self._names = [_short(entry) for entry in entries]
+        listed = self._api.ask_patiently("/v1/models")
+        entries = _filter_entries(listed.get("data") if isinstance(listed, dict) else None, "id")
+        self._names = [str(entry["id"])[:100] for entry in entries]
         for entry in entries:
             digest, name = entry.get("adapter_sha256"), str(entry["id"])
             is_it = digest == self._offer.digest if digest else self._is_named(name)
-            if is_it and not self._is_anothers(name):
+            if is_it and not self._is_of_another_silo(name):
                 base = f"{entry.get('parent')}:" if self._server == "sglang" else ""
                 return Served(f"{base}{name}", PLAIN.get(self._server, {}))
         return None
 
     def _find_file(self) -> Served | None:
-        """llama.cpp tells paths, and takes any model's name; each request names its adapters."""
-        entries = _entries(self._api.get_patiently("/lora-adapters"), "path")
+        """llama.cpp lists paths; each request names its adapters, and any model's name will do."""
+        entries = _filter_entries(self._api.ask_patiently("/lora-adapters"), "path")
         names = [PurePosixPath(str(entry["path"])).name for entry in entries]
         self._names = [name[:100] for name in names]
         for entry, name in zip(entries, names, strict=True):
             if self._is_named(name):
-                # Without its own weights a prompt that another adapter has read is no prompt.
+                # Its prompt cache ignores adapters: another adapter's cached prompt would be wrong.
                 chosen = [{"id": entry.get("id"), "scale": 1.0}]
                 more = {"lora": chosen, "cache_prompt": False, **PLAIN[LLAMA_CPP]}
                 return Served(self._offer.name, more)
         return None
 
     def _find_folder(self) -> Served | None:
-        """transformers serve lists nothing of this: it loads the folder that a request names."""
+        """`transformers serve` lists no adapters: it loads the folder that a request names."""
         folder = self._target
         if folder is None or not folder.is_dir():
             return None
@@ -190,25 +181,24 @@ class _EndpointAdapter:
 
     @property
     def _target(self) -> Path | None:
-        """Folder of the adapter in the one that is shared; None: none is."""
+        """The adapter's folder below the shared one; None without a shared one."""
         return Path(self._folder) / self._offer.name if self._folder else None
 
     def _is_named(self, name: str) -> bool:
         return self._offer.digest[:DIGITS] in name
 
-    def _is_anothers(self, name: str) -> bool:
-        """Whether another silo has loaded it, and may unload it any time."""
+    def _is_of_another_silo(self, name: str) -> bool:
+        """Whether another silo has loaded it, and may unload it at any time."""
         return name.startswith(OFFERED) and not self._offer.is_own(name)
 
     def offer(self, folder: Path) -> Served | None:
-        """Put the adapter where the server reads it, have it loaded, and look until it is."""
+        """Write the adapter where the server reads it, and wait until it is loaded."""
         self._write(folder)
-        calls = CALLS.get(self._server)
-        if calls:
-            self._forget_older(calls)
+        if self._server in LOADING:
+            self._unload_older()
             try:
                 path = str(folder / self._offer.name)
-                self._post(calls.load, {"lora_name": self._offer.name, "lora_path": path})
+                self._call(LOAD, {"lora_name": self._offer.name, "lora_path": path})
             except HttpError as error:
                 if error.may_pass:
                     raise
@@ -221,29 +211,27 @@ class _EndpointAdapter:
             waited += LOOK_SECONDS
         return how
 
-    def _forget_older(self, calls: Calls) -> None:
-        """What an attempt that was killed had loaded would stay there for ever."""
+    def _unload_older(self) -> None:
+        """Unload what a killed attempt had loaded, which would stay loaded otherwise."""
         for name in self._names:
             if self._offer.is_own(name) and name != self._offer.name:
                 with contextlib.suppress(HttpError):
-                    self._post(calls.unload, {"lora_name": name})
+                    self._call(UNLOAD, {"lora_name": name})
 
     def withdraw(self) -> None:
-        """Have the server forget the adapter; where it does not, nothing is wrong but its memory.
+        """Unload the adapter; a failure only costs the server memory.
 
-        Files of a server that loads none by itself stay: it may read them any time.
+        The files stay where the server was started with them: it may read them again.
         """
-        calls = CALLS.get(self._server)
-        if self._target is None or not (calls or self._server == TRANSFORMERS):
+        if self._target is None or self._server not in (*LOADING, TRANSFORMERS):
             return
-        if calls:
+        if self._server in LOADING:
             with contextlib.suppress(HttpError, PermanentError):
-                self._post(calls.unload, {"lora_name": self._offer.name})
+                self._call(UNLOAD, {"lora_name": self._offer.name})
         shutil.rmtree(self._target, ignore_errors=True)
 
-    def _post(self, path: str, body: Document) -> None:
-        """Ask; some servers answer a line of text."""
-        self._api.post(path, body)
+    def _call(self, name: str, body: Document) -> None:
+        self._api.post(f"{LOADING[self._server]}/{name}", body)
 
     def _write(self, folder: Path) -> None:
         target = folder / self._offer.name
@@ -254,7 +242,7 @@ class _EndpointAdapter:
                 made.mkdir()
                 for name, data in self._offer.files():
                     (made / name).write_bytes(data)
-                for path in (made, *made.iterdir()):  # the server may be another user
+                for path in (made, *made.iterdir()):  # the server may run as another user
                     path.chmod(0o755 if path.is_dir() else 0o644)
                 if self._server == LLAMA_CPP:
                     (file,) = made.iterdir()
@@ -276,8 +264,8 @@ class _EndpointAdapter:
             else:
                 path.unlink(missing_ok=True)
 
-    def mismatch(self) -> PermanentError:
-        """What the endpoint serves, and what it should."""
+    def make_mismatch_error(self) -> PermanentError:
+        """The error that says what the endpoint serves, and what it should."""
         shown = ", ".join(self._names[:_SHOWN]) or "nothing"
         more = len(self._names) - _SHOWN
         serves = shown + (f" and {more} others" if more > 0 else "")
@@ -290,11 +278,7 @@ class _EndpointAdapter:
         )
 
 
-def _entries(listed: Any, needed: str) -> list[Document]:
-    """The objects of a list that have a name; a stranger's JSON may be anything."""
+def _filter_entries(listed: Any, needed: str) -> list[Document]:
+    """The objects of a list with a text field `needed`; the server's JSON may be anything."""
     objects = listed if isinstance(listed, list) else []
     return [e for e in objects if isinstance(e, dict) and isinstance(e.get(needed), str)]
-
-
-def _short(entry: Document) -> str:
-    return str(entry["id"])[:100]

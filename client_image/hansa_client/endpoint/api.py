@@ -1,6 +1,6 @@
-"""One OpenAI-compatible server by HTTP: bounded answers, and patience with who is busy.
+"""One OpenAI-compatible server by HTTP: bounded answers, and retries while it is busy.
 
-What a server says against a prompt may quote it, so an error of a turn keeps the status alone.
+A server's error message may quote the prompt, so an error of a turn keeps only the status.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from hansa.api.endpoint import Endpoint
 from hansa.core.errors import PermanentError
-from hansa.core.http import HttpClient, HttpError, Response, status_error
+from hansa.core.http import HttpClient, HttpError, Response, make_status_error
 from hansa.core.text import shorten
 
 CHAT = "/v1/chat/completions"
@@ -26,7 +26,7 @@ class Api:
     def __init__(self, endpoint: Endpoint, api_key: str) -> None:
         parts = urlsplit(endpoint.url)
         self.place = f"{parts.scheme}://{parts.netloc}"
-        """The server's address, for sentences."""
+        """The server's address, for messages."""
         self._root = endpoint.url.rstrip("/").removesuffix("/v1").rstrip("/")
         self._patience = float(endpoint.patience_seconds)
         seconds = float(endpoint.timeout_seconds)
@@ -42,30 +42,25 @@ class Api:
 
     def post(self, path: str, body: Document) -> Any:
         """What the server answers, or an HttpError."""
-        return self._document(self._http.send("POST", self._root + path, document=body))
+        return self._read_document(self._http.send("POST", self._root + path, document=body))
 
-    def post_patiently(self, path: str, body: Document) -> Any:
-        """The same, asked again with growing pauses while the server is busy or away."""
-        return self._patiently("POST", path, body)
+    def ask_patiently(self, path: str, body: Document | None = None) -> Any:
+        """The answer to a POST, or a GET without a body; repeated while the server is busy."""
 
-    def get_patiently(self, path: str) -> Any:
-        """The same for what is only read."""
-        return self._patiently("GET", path, None)
-
-    def _patiently(self, method: str, path: str, body: Document | None) -> Any:
         def ask() -> Response:
+            method = "GET" if body is None else "POST"
             return self._http.send(method, self._root + path, document=body)
 
-        return self._document(self._http.repeat(ask, patience_seconds=self._patience))
+        return self._read_document(self._http.repeat(ask, patience_seconds=self._patience))
 
-    def _document(self, response: Response) -> Any:
+    def _read_document(self, response: Response) -> Any:
         if response.status in DENIED:
             raise PermanentError(
                 f"endpoint.apiKeySecret: {self.place} refuses the key (HTTP {response.status})",
                 hint="or HANSA_ENDPOINT_API_KEY of `hansa run`",
             )
         if response.status != 200:
-            raise status_error(response)
+            raise make_status_error(response)
         try:
             return response.json()
         except HttpError:
@@ -73,7 +68,7 @@ class Api:
 
 
 def quote_reason(error: HttpError) -> str:
-    """The server's own words, for requests that hold nothing of an episode; empty: none."""
+    """The server's error message, for requests without text of an episode; empty: none."""
     response = error.response
     if response is None:
         return ""

@@ -1,7 +1,7 @@
-"""A decoder whose turns are another server's: texts go out, texts come back and become tokens.
+"""A decoder whose turns an OpenAI-compatible server writes, as text that is tokenized here.
 
-Each row is one chat, whose next turn a thread waits for. The tokens are this client's own
-tokenization of the text. A text that is not read back from them is played, and not learned from.
+Each row is one chat, and a thread waits for its next turn. The tokens are this client's own
+tokenization of the text. A text that they do not decode to is played, but not trained on.
 """
 
 from __future__ import annotations
@@ -18,19 +18,13 @@ from hansa_client.endpoint.api import CHAT, Api, Document
 from hansa_client.models.chat_template import Chat
 
 _REPLACED = "\ufffd"
-"""What servers write for bytes that are no text."""
-
-
-class _Order(NamedTuple):
-    row: int
-    body: Document
+"""U+FFFD, which servers write for invalid UTF-8."""
 
 
 class _Answer(NamedTuple):
     row: int
     text: str = ""
     is_cut: bool = False
-    failure: str = ""
     error: BaseException | None = None
 
 
@@ -49,14 +43,14 @@ class EndpointDecoder:
         self._how = how
         self._chats: dict[int, list[dict[str, str]]] = {}
         self._budgets: dict[int, int] = {}
-        self._orders: SimpleQueue[_Order | None] = SimpleQueue()
+        self._orders: SimpleQueue[tuple[int, Document] | None] = SimpleQueue()
         self._answers: SimpleQueue[_Answer] = SimpleQueue()
         for _ in range(rows):
-            # Daemons: nobody waits for an answer that nobody wants any more.
-            threading.Thread(target=self._work, name="endpoint", daemon=True).start()
+            # Daemons: the process must not wait for answers that it no longer needs.
+            threading.Thread(target=self._answer_orders, name="endpoint", daemon=True).start()
 
     def close(self) -> None:
-        """Let the threads end."""
+        """End the threads."""
         self._api.close()
         for _ in range(self.rows):
             self._orders.put(None)
@@ -69,21 +63,21 @@ class EndpointDecoder:
             turns = self._chats[request.row]
             turns.append({"role": "user", "content": self._chat.clean(request.text)})
             self._budgets[request.row] = request.budget
-            self._orders.put(_Order(request.row, self._body(turns, request)))
+            self._orders.put((request.row, self._make_body(turns, request)))
 
     def write(self, patience: int) -> list[tuple[int, list[int]]]:
-        """Wait for an answer, and take those that are there as well."""
+        """Wait for an answer, and take all that have arrived."""
         answers = [self._answers.get()]
         try:
             while True:
                 answers.append(self._answers.get_nowait())
         except Empty:
             pass
-        taken = [(answer.row, *self._taken(answer)) for answer in answers]
+        taken = [(answer.row, *self._process_answer(answer)) for answer in answers]
         self.notes = {row: note for row, _, note in taken}
         return [(row, tokens) for row, tokens, _ in taken]
 
-    def _body(self, turns: list[dict[str, str]], request: TurnRequest) -> Document:
+    def _make_body(self, turns: list[dict[str, str]], request: TurnRequest) -> Document:
         stops = {"stop": list(self._how.stop)} if self._how.stop else {}
         return {
             "model": self._served.model,
@@ -98,50 +92,49 @@ class EndpointDecoder:
             **self._served.more,
         }
 
-    def _taken(self, answer: _Answer) -> tuple[list[int], TurnNote]:
-        """An answer's tokens, and what else is to be said of it."""
+    def _process_answer(self, answer: _Answer) -> tuple[list[int], TurnNote]:
+        """An answer's tokens and note."""
+        if isinstance(answer.error, HttpError):
+            return [], TurnNote(failure=str(answer.error))
         if answer.error:
             raise answer.error
-        if answer.failure:
-            return [], TurnNote(failure=answer.failure)
-        text, budget = _before(self._how.stop, answer.text), self._budgets[answer.row]
-        tokens = self._chat.actions([text])[0]
+        text, budget = _cut_at_stop(self._how.stop, answer.text), self._budgets[answer.row]
+        tokens = self._chat.encode_actions([text])[0]
         if answer.is_cut and text == answer.text:
             tokens = tokens[:-1] or tokens
-        is_exact = _REPLACED not in text and self._chat.written(tokens) == text
-        if len(tokens) > budget:  # the server's tokens were longer, or it knows no budget
+        is_exact = _REPLACED not in text and self._chat.decode(tokens) == text
+        if len(tokens) > budget:  # the server's tokens are longer, or it ignores max_tokens
             tokens = tokens[:budget]
-            text = self._chat.written(tokens)
+            text = self._chat.decode(tokens)
         self._chats[answer.row].append({"role": "assistant", "content": text})
         return tokens, TurnNote(text=text, is_exact=is_exact)
 
     # -- threads ----------------------------------------------------------------------------------
 
-    def _work(self) -> None:
+    def _answer_orders(self) -> None:
         while order := self._orders.get():
+            row, body = order
             try:
-                answer = self._ask(order)
-            except HttpError as error:
-                answer = _Answer(order.row, failure=str(error))
-            except BaseException as error:  # raised where the episodes are played
-                answer = _Answer(order.row, error=error)
+                answer = self._ask(row, body)
+            except BaseException as error:  # handled in the thread that plays the episodes
+                answer = _Answer(row, error=error)
             self._answers.put(answer)
 
-    def _ask(self, order: _Order) -> _Answer:
-        document = self._api.post_patiently(CHAT, order.body)
+    def _ask(self, row: int, body: Document) -> _Answer:
+        document = self._api.ask_patiently(CHAT, body)
         try:
             (choice,) = document["choices"]
             text, reason = choice["message"]["content"] or "", choice.get("finish_reason")
         except (TypeError, KeyError, ValueError, AttributeError):
             raise HttpError("answer", "an answer that is no chat completion") from None
         if not isinstance(text, str) or reason not in ("stop", "length", None):
-            raise HttpError("answer", "an answer that is no text")
-        # Half a surrogate pair is no text, and no tokenizer takes it.
+            raise HttpError("answer", "an answer that is not text")
+        # Tokenizers refuse half a surrogate pair.
         text = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
-        return _Answer(order.row, text=text, is_cut=reason == "length")
+        return _Answer(row, text=text, is_cut=reason == "length")
 
 
-def _before(stops: Sequence[str], text: str) -> str:
+def _cut_at_stop(stops: Sequence[str], text: str) -> str:
     """What comes before a stop text: some servers leave it in their answer."""
     ends = [at for stop in stops if (at := text.find(stop)) >= 0]
     return text[: min(ends)] if ends else text

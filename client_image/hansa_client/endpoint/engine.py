@@ -1,4 +1,4 @@
-"""The engine `openai`: an endpoint that serves the adapter, and a decoder that asks it."""
+"""The engine `openai`: an endpoint that serves the adapter, and a decoder for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hansa.api.assignment import Assignment
 from hansa.api.endpoint import ENV_API_KEY, Endpoint
 from hansa_client.decoding.protocol import Decoding
 from hansa_client.endpoint import gguf, merged_model
-from hansa_client.endpoint.adapters import LLAMA_CPP, TRANSFORMERS, OfferedAdapter, served
+from hansa_client.endpoint.adapters import LLAMA_CPP, TRANSFORMERS, OfferedAdapter, serve_adapter
 from hansa_client.endpoint.api import Api
 from hansa_client.endpoint.decoder import EndpointDecoder
 from hansa_client.models import base_model
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 class EndpointEngine:
-    """Makes decoders that ask a silo's endpoint to play with one adapter."""
+    """Makes decoders whose turns a silo's endpoint writes with one adapter."""
 
     def __init__(
         self, assignment: Assignment, endpoint: Endpoint, tensors: Tensors, folder: Path
     ) -> None:
-        """The folder is the base model's."""
+        """`folder` holds the base model."""
         self._assignment = assignment
         self._endpoint = endpoint
         self._tensors = tensors
@@ -40,7 +40,7 @@ class EndpointEngine:
     def __call__(self, base: Base, rows: int, how: Decoding) -> Iterator[EndpointDecoder]:
         """A decoder, until the block ends."""
         key, endpoint = os.environ.get(ENV_API_KEY, ""), self._endpoint
-        with served(Api(endpoint, key), endpoint, self._offer(base)) as asked:
+        with serve_adapter(Api(endpoint, key), endpoint, self._make_offer(base)) as asked:
             count = max(1, min(rows, endpoint.concurrency))
             decoder = EndpointDecoder(Api(endpoint, key), asked, base.chat, count, how)
             try:
@@ -48,21 +48,21 @@ class EndpointEngine:
             finally:
                 decoder.close()
 
-    def _offer(self, base: Base) -> OfferedAdapter:
+    def _make_offer(self, base: Base) -> OfferedAdapter:
         assignment = self._assignment
         data = lora.encode(self._tensors)
         return OfferedAdapter(
             silo=f"{assignment.federation}-{assignment.environment}",
-            digest=bucket_documents.sha256(data + self._merged_into()),
-            files=lambda: self._files(base, data),
+            digest=bucket_documents.sha256(data + self._digest_merged_base()),
+            files=lambda: self._encode_files(base, data),
         )
 
-    def _merged_into(self) -> bytes:
-        """What else than the adapter decides what the server loads."""
+    def _digest_merged_base(self) -> bytes:
+        """The base's digest, where the server loads it with the adapter merged."""
         is_merged = self._endpoint.server == TRANSFORMERS
-        return base_model.digest(self._folder).encode() if is_merged else b""
+        return base_model.compute_digest(self._folder).encode() if is_merged else b""
 
-    def _files(self, base: Base, data: bytes) -> Iterable[tuple[str, bytes]]:
+    def _encode_files(self, base: Base, data: bytes) -> Iterable[tuple[str, bytes]]:
         """The adapter as its server reads it."""
         shape, targets = self._assignment.adapter, lora.target_names(self._tensors)
         frozen = lora.frozen_rank(lora.shapes(self._tensors), shape.rank)
@@ -71,9 +71,9 @@ class EndpointEngine:
             return [("adapter.gguf", gguf.encode(self._tensors, alpha, base.model.config))]
         if self._endpoint.server == TRANSFORMERS:
             scale = shape.alpha / shape.rank
-            return merged_model.files(self._folder, self._tensors, scale, base.chat.stops)
+            return merged_model.merge_files(self._folder, self._tensors, scale, base.chat.stops)
         source = self._assignment.model.source
         return [
             (bucket_keys.ADAPTER, data),
-            (bucket_keys.CONFIG, lora.config(shape, source, targets, frozen)),
+            (bucket_keys.CONFIG, lora.render_config(shape, source, targets, frozen)),
         ]

@@ -1,7 +1,7 @@
 """A LoRA adapter as the GGUF file that llama.cpp's server loads, for models of Llama's shape.
 
 llama.cpp rotates neighbouring numbers of a head where Hugging Face's Llama rotates its two halves,
-so the rows of B of q and k change places, as those of the base have in its own GGUF.
+so the rows of B of q and k are permuted, as those of the base are in its own GGUF.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hansa.core.errors import PermanentError
 
 _MAGIC, _VERSION, _ALIGNMENT = b"GGUF", 3, 32
 _STRING, _FLOAT32 = 8, 6
-"""Types of values in a file's head."""
+"""Types of metadata values."""
 _TENSOR_F32 = 0
 _PLACE = re.compile(r"model\.layers\.(\d+)\.(?:self_attn|mlp)\.(\w+)")
 _NAMES = {
@@ -48,10 +48,10 @@ def encode(tensors: Tensors, alpha: float, config: Any) -> bytes:
                 f"endpoint.server: got llama.cpp, for which {module} has no name in a GGUF file, "
                 "expected a base of Llama's shape"
             )
-        names = lora.names(module)
+        names = lora.tensor_names(module)
         b = tensors[names.b]
         if place[2] in heads:
-            b = _permuted(b, heads[place[2]])
+            b = _permute_rows(b, heads[place[2]])
         weight = f"blk.{place[1]}.{_NAMES[place[2]]}.weight"
         made[f"{weight}.lora_a"] = tensors[names.a]
         made[f"{weight}.lora_b"] = b
@@ -61,26 +61,28 @@ def encode(tensors: Tensors, alpha: float, config: Any) -> bytes:
         "adapter.type": "lora",
         "adapter.lora.alpha": float(alpha),
     }
-    return _file(facts, made)
+    return _encode_file(facts, made)
 
 
-def _permuted(b: NDArray[np.float32], heads: int) -> NDArray[np.float32]:
-    """Rows of each head, whose two halves are laid one number beside the other."""
+def _permute_rows(b: NDArray[np.float32], heads: int) -> NDArray[np.float32]:
+    """The rows of each head with its two halves interleaved."""
     rows, rank = b.shape
     return b.reshape(heads, 2, rows // heads // 2, rank).swapaxes(1, 2).reshape(rows, rank)
 
 
-def _file(facts: Mapping[str, str | float], tensors: Mapping[str, NDArray[np.float32]]) -> bytes:
+def _encode_file(
+    facts: Mapping[str, str | float], tensors: Mapping[str, NDArray[np.float32]]
+) -> bytes:
     head = bytearray(_MAGIC + struct.pack("<IQQ", _VERSION, len(tensors), len(facts)))
     for name, value in facts.items():
-        head += _text(name)
+        head += _encode_text(name)
         if isinstance(value, str):
-            head += struct.pack("<I", _STRING) + _text(value)
+            head += struct.pack("<I", _STRING) + _encode_text(value)
         else:
             head += struct.pack("<If", _FLOAT32, value)
     body = bytearray()
     for name, array in sorted(tensors.items()):
-        head += _text(name) + struct.pack("<I", array.ndim)
+        head += _encode_text(name) + struct.pack("<I", array.ndim)
         head += struct.pack(f"<{array.ndim}Q", *reversed(array.shape))  # the fastest first
         head += struct.pack("<IQ", _TENSOR_F32, len(body))
         body += np.ascontiguousarray(array, dtype="<f4").tobytes()
@@ -88,6 +90,6 @@ def _file(facts: Mapping[str, str | float], tensors: Mapping[str, NDArray[np.flo
     return bytes(head) + bytes(-len(head) % _ALIGNMENT) + bytes(body)
 
 
-def _text(value: str) -> bytes:
+def _encode_text(value: str) -> bytes:
     data = value.encode()
     return struct.pack("<Q", len(data)) + data

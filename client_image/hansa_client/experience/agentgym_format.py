@@ -24,7 +24,7 @@ Who = Literal["human", "gpt"]
 WHO: tuple[Who, ...] = get_args(Who)
 
 AGREED = "OK."
-"""What the agent answers to the rules; nobody trains on it."""
+"""The agent's answer to the rules, which is not trained on."""
 
 LARGEST_FILE = 512 << 20
 """Bytes of a file at most; all of it is held in memory."""
@@ -57,27 +57,27 @@ class Conversation:
     turns: tuple[ConversationTurn, ...]
     """All of it; at least one turn of the agent has `loss` true."""
 
-    def played(self) -> tuple[ConversationTurn, ...]:
-        """The turns as a rollout has them: rules and first observation are one, nobody says OK."""
-        if len(self.turns) < 3 or not _agrees(self.turns[1]):
+    def merge_rules(self) -> tuple[ConversationTurn, ...]:
+        """The turns as a rollout has them: rules and first observation are one, without "OK."."""
+        if len(self.turns) < 3 or not _is_agreement(self.turns[1]):
             return self.turns
         rules, _, first, *rest = self.turns
         return ConversationTurn("human", f"{rules.text}\n{first.text}"), *rest
 
 
-def _agrees(turn: ConversationTurn) -> bool:
+def _is_agreement(turn: ConversationTurn) -> bool:
     """Whether it only answers the rules: AgentGym's agents say "Ok." there, some a little more."""
     return not turn.loss and turn.text[:2].lower() == "ok"
 
 
-def of_episode(
+def make_conversation(
     item_id: str, introduction: str, said: Sequence[str], untrained: Container[int] = ()
 ) -> Conversation:
     """The conversation of a played episode: observation, action, ..., last observation.
 
     `said` comes as a world said it, so its first text may begin with the rules; they become a turn
     of their own. An episode without rules has no such turn, and no "OK." either. `untrained` has
-    the places in `said` of actions that nobody is to learn.
+    the indexes in `said` of actions that are not trained on.
     """
     first, *rest = said
     head: list[ConversationTurn] = []
@@ -117,29 +117,29 @@ def read(data: bytes, where: str) -> list[Conversation]:
             f"{where}: got {len(data)} bytes, expected at most {LARGEST_FILE}",
             hint="keep the conversations that you train on, or split the file",
         )
-    conversations = [_conversation(each, at) for at, each in _entries(data, where)]
+    conversations = [_parse_conversation(each, at) for at, each in _parse_entries(data, where)]
     if not conversations:
         raise PermanentError(f"{where}: got no conversation, expected at least one")
     return conversations
 
 
-def _entries(data: bytes, where: str) -> Iterator[tuple[str, Any]]:
+def _parse_entries(data: bytes, where: str) -> Iterator[tuple[str, Any]]:
     """Each entry with the words that name it."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise PermanentError(f"{where}: byte {error.start}: got no UTF-8") from None
     if text.lstrip()[:1] == "[":
-        entries = _parsed(text, where, "a JSON array of conversations")
+        entries = _parse_json(text, where, "a JSON array of conversations")
         yield from ((f"{where}: entry {n}", entry) for n, entry in enumerate(entries, start=1))
         return
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             at = f"{where}: line {number}"
-            yield at, _parsed(line, at, "a conversation as one JSON object")
+            yield at, _parse_json(line, at, "a conversation as one JSON object")
 
 
-def _parsed(text: str, where: str, fits: str) -> Any:
+def _parse_json(text: str, where: str, fits: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -148,17 +148,17 @@ def _parsed(text: str, where: str, fits: str) -> Any:
         raise PermanentError(f"{at}, column {column}: got no JSON, expected {fits}") from None
 
 
-def _conversation(given: Any, where: str) -> Conversation:
+def _parse_conversation(given: Any, where: str) -> Conversation:
     if not isinstance(given, dict):
-        raise _wrong(where, given, "an object with item_id and conversations")
+        raise _reject(where, given, "an object with item_id and conversations")
     item = given.get("item_id")
     if isinstance(item, bool) or not isinstance(item, str | int) or not _is_id(str(item)):
-        raise _wrong(f"{where}: item_id", item, "text, as webshop_6")
+        raise _reject(f"{where}: item_id", item, "text, as webshop_6")
     turns = given.get("conversations")
     if not isinstance(turns, list) or not 2 <= len(turns) <= MOST_TURNS:
-        raise _wrong(f"{where}: conversations", turns, f"a list of 2 to {MOST_TURNS} turns")
+        raise _reject(f"{where}: conversations", turns, f"a list of 2 to {MOST_TURNS} turns")
     said = tuple(
-        _said(turn, WHO[index % 2], f"{where}: conversations[{index}]")
+        _parse_turn(turn, WHO[index % 2], f"{where}: conversations[{index}]")
         for index, turn in enumerate(turns)
     )
     if not any(turn.loss for turn in said):
@@ -169,27 +169,27 @@ def _conversation(given: Any, where: str) -> Conversation:
     return Conversation(str(item), said)
 
 
-def _said(given: Any, who: Who, where: str) -> ConversationTurn:
+def _parse_turn(given: Any, who: Who, where: str) -> ConversationTurn:
     if not isinstance(given, dict):
-        raise _wrong(where, given, "an object with from, loss and value")
+        raise _reject(where, given, "an object with from, loss and value")
     speaker, text, loss = given.get("from"), given.get("value"), given.get("loss")
     if speaker != who:
         fits = f"{who} (they take turns, human first)"
         raise PermanentError(f"{where}.from: got {repr(speaker)[:20]}, expected {fits}")
-    if not isinstance(text, str) or len(text) > LONGEST_TEXT or not _is_whole(text):
-        raise _wrong(f"{where}.value", text, f"valid text of at most {LONGEST_TEXT} characters")
+    if not isinstance(text, str) or len(text) > LONGEST_TEXT or not _is_encodable(text):
+        raise _reject(f"{where}.value", text, f"valid text of at most {LONGEST_TEXT} characters")
     if loss is not None and not isinstance(loss, bool):
-        raise _wrong(f"{where}.loss", loss, "null, false or true")
+        raise _reject(f"{where}.loss", loss, "null, false or true")
     if who == "human" and loss:
-        raise _wrong(f"{where}.loss", loss, "null (nobody trains on what the world said)")
+        raise _reject(f"{where}.loss", loss, "null (nobody trains on what the world said)")
     return ConversationTurn(who, text, loss)
 
 
 def _is_id(text: str) -> bool:
-    return 0 < len(text) <= LONGEST_ID and _is_whole(text)
+    return 0 < len(text) <= LONGEST_ID and _is_encodable(text)
 
 
-def _is_whole(text: str) -> bool:
+def _is_encodable(text: str) -> bool:
     """Whether it can be written: JSON can spell half a surrogate pair, UTF-8 cannot."""
     try:
         text.encode()
@@ -198,8 +198,8 @@ def _is_whole(text: str) -> bool:
     return True
 
 
-def _wrong(field: str, came: object, fits: str) -> PermanentError:
-    """The sentence; of what came only its kind and size, since episodes are a silo's own."""
+def _reject(field: str, came: object, fits: str) -> PermanentError:
+    """The error; it names only the kind and size of the value, since episodes are private."""
     kind = {type(None): "nothing", str: "text", list: "a list", dict: "an object"}
     word = kind.get(type(came), repr(came)[:20])
     size = f" of {len(came)}" if isinstance(came, str | list) else ""

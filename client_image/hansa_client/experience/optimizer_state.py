@@ -1,9 +1,9 @@
 """Optimizer state: AdamW's moments of one round kept for the next, in the silo's private store.
 
 Moments are averages of gradients of the silo's own trajectories, so they are as private as those.
-They take twice the room of an adapter, and each round's are kept: a guard may go back to the
-adapter of any round, and the next round then finds the state that belongs there. Where the bucket's
-owner has deleted it, an older one is gone on from, or none.
+They take twice the space of an adapter, and those of every round are kept: a guard may roll back
+to the adapter of any round, and the next round then needs the state that belongs to it. Where it
+was deleted from the bucket, an older one is used, or none.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 def find(store: ObjectStore, assignment: Assignment) -> State | None:
-    """The state that belongs to the start adapter, where the spec says to go on from it.
+    """The state that belongs to the start adapter, where the spec says to keep it.
 
     It is that of the adapter's round, or of the newest before it in which this silo has trained.
-    States of later rounds led to adapters that were gone back from, or never merged.
+    States of later rounds belong to adapters that were rolled back, or never merged.
     """
     if assignment.settings.training.optimizer_state == "fresh":
         return None
@@ -35,12 +35,12 @@ def find(store: ObjectStore, assignment: Assignment) -> State | None:
     for round_ in range(assignment.start.round, 0, -1):
         key = _key(assignment, round_)
         if key in present:
-            return _decoded(key, store.get(key))
+            return _decode(key, store.get(key))
     return None
 
 
 def store(store: ObjectStore, assignment: Assignment, state: State) -> None:
-    """Keep this round's, before its adapter: where that exists, so does this."""
+    """Store this round's state; called before its adapter is stored, which then implies it."""
     if assignment.settings.training.optimizer_state == "keep":
         put_once(store, _key(assignment, assignment.round), save(dict(sorted(state.items()))))
 
@@ -51,7 +51,7 @@ def _key(assignment: Assignment, round_: int) -> str:
     )
 
 
-def _decoded(key: str, data: bytes) -> State:
+def _decode(key: str, data: bytes) -> State:
     try:
         return load(data)
     except SafetensorError:

@@ -13,8 +13,9 @@ def choose(
 ) -> list[Episode]:
     """The wanted episodes to train on, oldest first: demonstrations, then those of the rounds.
 
-    Under maxTrajectories the oldest explored ones go first. Demonstrations go last, but they leave
-    half of the room to explored ones when there are as many: else a silo could stop to evolve.
+    Under maxTrajectories the oldest explored ones are dropped first. Demonstrations are kept
+    longest, but take at most half of the limit where explored ones fill the rest: otherwise a silo
+    could stop improving.
     """
     shown: list[Episode] = []
     explored: list[Episode] = []
@@ -26,8 +27,8 @@ def choose(
         elif rules.history or played == round_:
             explored += [e for e in wanted if is_fresh(e, round_ - played, rules.recency)]
     if rules.per_task:
-        explored = newest(explored, rules.per_task, [])
-        shown = newest(shown, rules.per_task, explored)
+        explored = keep_newest(explored, rules.per_task, [])
+        shown = keep_newest(shown, rules.per_task, explored)
     limit = rules.max_trajectories
     if not limit:
         return shown + explored
@@ -37,9 +38,9 @@ def choose(
 
 
 def is_fresh(episode: Episode, age: int, recency: float) -> bool:
-    """Whether an episode is still trained on at an age in rounds; once it is not, it never is.
+    """Whether an episode is still trained on at an age in rounds; a dropped one never comes back.
 
-    Each has a number of its own in [0, 1) and stays while recency to the power of its age is above.
+    Each has a fixed random number in [0, 1), and stays while it is below recency ** age.
     """
     if recency == 1 or age <= 0:
         return True
@@ -47,20 +48,22 @@ def is_fresh(episode: Episode, age: int, recency: float) -> bool:
     return bool(own < recency**age * 2**seeds.BITS)
 
 
-def newest(episodes: Sequence[Episode], limit: int, beside: Sequence[Episode]) -> list[Episode]:
-    """The newest episodes of each task, equal ones once, that fit beside those chosen already."""
+def keep_newest(
+    episodes: Sequence[Episode], limit: int, beside: Sequence[Episode]
+) -> list[Episode]:
+    """The newest distinct episodes of each task, up to the limit with those chosen already."""
     texts: dict[str, set[str]] = {}
     for episode in beside:
-        texts.setdefault(episode.task, set()).add(_text_of(episode))
+        texts.setdefault(episode.task, set()).add(_join_texts(episode))
     kept: list[Episode] = []
     for episode in reversed(episodes):
         of_task = texts.setdefault(episode.task, set())
-        if len(of_task) < limit and _text_of(episode) not in of_task:
-            of_task.add(_text_of(episode))
+        if len(of_task) < limit and _join_texts(episode) not in of_task:
+            of_task.add(_join_texts(episode))
             kept.append(episode)
     return kept[::-1]
 
 
-def _text_of(episode: Episode) -> str:
-    """What happened in an episode, whoever played it when."""
+def _join_texts(episode: Episode) -> str:
+    """The text of an episode, by which equal ones are recognised."""
     return "\0".join(turn.text for turn in episode.turns)

@@ -17,7 +17,7 @@ from hansa.api.assignment import Assignment
 from hansa.api.bucket_documents import Count, Sha256, canonical, check_same_run, fingerprint, sha256
 from hansa.api.spec import Model
 from hansa.core.errors import Corrupt, NotFound
-from hansa.store.base import ObjectStore, put_once
+from hansa.store.base import ObjectStore, get_if_present, put_once
 from hansa_client import trajectory
 from hansa_client.trajectory import Episode
 
@@ -46,7 +46,7 @@ class ShardHeader(Model):
     generated: Count = 0
     """Tokens that the model wrote to play them."""
     broken: Count = 0
-    """Episodes that were dropped since the world failed in them."""
+    """Episodes that were dropped, since the world failed in them."""
 
 
 @dataclass(frozen=True)
@@ -67,18 +67,14 @@ class Shards:
     def __init__(self, store: ObjectStore, assignment: Assignment) -> None:
         self._store = store
         self._assignment = assignment
-        place = assignment.private_storage
-        self._prefix = place.prefix
+        self._prefix = assignment.private_storage.prefix
 
     def find(self, round_: int) -> Shard | None:
-        """A round's shard, or nothing when it was not played yet."""
-        try:
-            data = self._store.get(self._key(round_))
-        except NotFound:
-            return None
-        return self._checked(round_, data)
+        """A round's shard; None when it was not played yet."""
+        data = get_if_present(self._store, self._key(round_))
+        return self._decode_checked(round_, data) if data is not None else None
 
-    def has(self, round_: int) -> bool:
+    def has_round(self, round_: int) -> bool:
         """Whether a round was played already; its shard is not read."""
         try:
             self._store.size(self._key(round_))
@@ -95,7 +91,7 @@ class Shards:
         broken: int = 0,
         more_inputs: Mapping[str, Any] | None = None,
     ) -> Shard:
-        """Store a round's episodes; what counts afterwards is what is stored, a twin's perhaps."""
+        """Store a round's episodes; the stored shard, which may be that of another attempt."""
         inputs = {**self._inputs(round_), **(more_inputs or {})}
         header = ShardHeader(
             program=hansa.__version__,
@@ -111,13 +107,11 @@ class Shards:
         stored = put_once(self._store, self._key(round_), own)
         if stored is own:
             return Shard(header, list(episodes), sha256(own))
-        return self._checked(round_, stored)
+        return self._decode_checked(round_, stored)
 
-    def rounds(self) -> list[int]:
-        """Rounds with a shard, up to the present one: what is newer belongs to a later attempt."""
-        root = bucket_keys.experience_root(self._prefix, self._assignment.environment)
-        names = [key.removeprefix(root).partition(".")[0] for key in self._store.list(root)]
-        rounds = sorted(int(name) for name in names if name.isdecimal())
+    def list_rounds(self) -> list[int]:
+        """Rounds with a shard, up to the present one: later ones belong to another attempt."""
+        rounds = list_rounds(self._store, self._prefix, self._assignment.environment)
         return [round_ for round_ in rounds if round_ <= self._assignment.round]
 
     def _key(self, round_: int) -> str:
@@ -127,15 +121,22 @@ class Shards:
         assignment = self._assignment
         return assignment.inputs() if round_ == assignment.round else assignment.evaluation_inputs()
 
-    def _checked(self, round_: int, data: bytes) -> Shard:
+    def _decode_checked(self, round_: int, data: bytes) -> Shard:
         shard = decode(data, self._key(round_))
         theirs, ours = shard.header.inputs, self._inputs(round_)
         if round_ != self._assignment.round:
-            # Settings may have changed since; the run, the silo and its world may not.
+            # Settings may have changed since; the run, the silo and its world must not.
             own = [*self._assignment.identity(), "environment", "world"]
             theirs, ours = ({name: d.get(name) for name in own} for d in (theirs, ours))
         check_same_run(self._prefix, theirs, ours)
         return shard
+
+
+def list_rounds(store: ObjectStore, prefix: str, environment: str) -> list[int]:
+    """Rounds with a shard of an environment; 0 holds the demonstrations."""
+    root = bucket_keys.experience_root(prefix, environment)
+    names = [key.removeprefix(root).partition(".")[0] for key in store.list(root)]
+    return sorted(int(name) for name in names if name.isdecimal())
 
 
 def encode(header: ShardHeader, episodes: Sequence[Episode]) -> bytes:
@@ -145,7 +146,7 @@ def encode(header: ShardHeader, episodes: Sequence[Episode]) -> bytes:
 
 
 def decode(data: bytes, where: str) -> Shard:
-    """The shard of these bytes; a permanent error that names the file when it is not whole."""
+    """The shard in these bytes; Corrupt, with the file's name, when it is damaged."""
     try:
         first, *lines = zstandard.ZstdDecompressor().decompress(data).splitlines()
         header = ShardHeader.model_validate_json(first)

@@ -1,4 +1,4 @@
-"""The training loop that all learners share: steps in parts that fit, AdamW, a cosine, no NaN."""
+"""The training loop that all learners share: AdamW, a cosine schedule, micro-batches, no NaN."""
 
 from __future__ import annotations
 
@@ -18,14 +18,21 @@ from hansa_client.models.base_model import Base
 from hansa_client.models.segments import Segments
 from hansa_client.training import batches
 from hansa_client.training.adamw import AdamW
-from hansa_client.training.scoring import PackedScorer, Scorer, agent_tokens, packs, scorer
+from hansa_client.training.scoring import (
+    PackedScorer,
+    Scorer,
+    can_pack,
+    count_agent_tokens,
+    open_scorer,
+)
 
 
 class Objective(Protocol):
     """What a learner minimises: a sum over the examples of a step, divided by the step's size."""
 
     def begin(self, scorer: Scorer) -> None:
-        """Look at the start adapter before the first step, without gradients or dropout."""
+        """Score with the start adapter before the first step, without gradients or dropout."""
+        return  # most learners need nothing
 
     def size(self, step: Sequence[int]) -> float:
         """What the sum over these sequences is divided by."""
@@ -37,25 +44,25 @@ class Objective(Protocol):
 def train(
     base: Base, lesson: TrainingSet, progress: Callable[[int, int], None], objective: Objective
 ) -> Trained:
-    """AdamW without weight decay, from the learning rate to zero by a cosine within the round.
+    """Train by AdamW without weight decay, with a cosine schedule to zero within the round.
 
-    The frozen part of the global adapter belongs to the model; the base is left as it was.
+    The frozen part of the global adapter is merged into the model meanwhile.
     """
-    with lora.merged(base.model, lesson.adapter, lesson.frozen):
+    with lora.merge_adapter(base.model, lesson.adapter, lesson.frozen):
         torch.manual_seed(lesson.seed)
         wrapped = lora.attach(base.model, lesson.adapter, lesson.start)
         lora.train_only(wrapped, lesson.half)
         try:
             checks = lesson.training.gradient_checkpointing
-            is_packed = lesson.private is not None and packs(wrapped, base.device)
+            is_packed = lesson.private is not None and can_pack(wrapped, base.device)
             segments = Segments() if is_packed else None
             with (
-                lora.fastest(wrapped, lesson.adapter, segments),
-                checkpointed(wrapped, checks),
-                scorer(wrapped, base.device, may_record=not checks) as own,
+                lora.use_fastest_layers(wrapped, lesson.adapter, segments),
+                use_checkpointing(wrapped, checks),
+                open_scorer(wrapped, base.device, may_record=not checks) as own,
             ):
-                run = _run(wrapped, own, lesson, objective, segments)
-                losses = list(run.steps(progress))
+                run = _make_run(wrapped, own, lesson, objective, segments)
+                losses = list(run.run_steps(progress))
         finally:
             wrapped.eval()
             _, tensors = lora.detach(wrapped)
@@ -63,29 +70,31 @@ def train(
     return Trained(
         tensors=tensors,
         loss=sum(loss for loss, _ in last) / sum(size for _, size in last),
-        # A half of LoRA that this round leaves as it is keeps its moments for its own round.
-        optimizer={**(lesson.optimizer or {}), **run.optimizer.state()},
+        # The half of LoRA that this round does not train keeps its moments for its next round.
+        optimizer={**(lesson.optimizer or {}), **run.optimizer.export_state()},
         micro_batch_tokens=run.shrunk,
     )
 
 
-def _run(
+def _make_run(
     wrapped: Any,
     scorer: Scorer,
     lesson: TrainingSet,
     objective: Objective,
     segments: Segments | None = None,
 ) -> _Training | PrivateRun:
-    """The steps to take: as the lesson says, or so that no single record shows."""
+    """The training run, with or without differential privacy."""
     if lesson.private is None:
         return _Training(wrapped, scorer, lesson, objective)
     training = lesson.training
 
     def loss(index: int) -> torch.Tensor:
-        return objective.loss(scorer, [index]) / max(1, agent_tokens([lesson.sequences[index]]))
+        return objective.loss(scorer, [index]) / max(
+            1, count_agent_tokens([lesson.sequences[index]])
+        )
 
     def rate(done: int, total: int) -> float:
-        return training.learning_rate * cosine(done, total)
+        return training.learning_rate * decay_by_cosine(done, total)
 
     run = PrivateRun(wrapped, lesson.private, loss, lesson.optimizer or {}, rate)
     run.pull = Anchor(run.weights, training.proximal).pull
@@ -115,81 +124,84 @@ class _Training:
         self._lengths = [len(sequence) for sequence in lesson.sequences]
         self._room = lesson.training.micro_batch_tokens
         self.shrunk = 0
-        """Tokens of a part since memory ran out; 0: it never did."""
-        named = {lora.plain_name(n): w for n, w in wrapped.named_parameters() if w.requires_grad}
+        """Tokens of a micro-batch since memory ran out; 0: it never did."""
+        named = {lora.to_peft_name(n): w for n, w in wrapped.named_parameters() if w.requires_grad}
         self.optimizer = AdamW(named, lesson.optimizer or {})
         self._weights = list(named.values())
         self._anchor = Anchor(self._weights, lesson.training.proximal)
 
-    def steps(self, progress: Callable[[int, int], None]) -> Iterator[tuple[float, float]]:
+    def run_steps(self, progress: Callable[[int, int], None]) -> Iterator[tuple[float, float]]:
         """Take the optimizer steps; each yields its summed loss and what it is divided by."""
         self._wrapped.eval()
         with torch.no_grad():
             self._objective.begin(self._scorer)
         self._wrapped.train()
-        steps = self._lesson.steps()
+        steps = self._lesson.plan_steps()
         self._expect()
         for done, step in enumerate(steps):
             size = self._objective.size(step)
-            loss = multi_gpu.add_up(self._weights, self._gradients(step, size))
+            loss = multi_gpu.sum_gradients(self._weights, self._compute_gradients(step, size))
             if not math.isfinite(loss):
                 rate = self._lesson.training.learning_rate
-                raise Diverged.at(done + 1, len(steps), f"loss {loss}", rate)
+                raise Diverged.at_step(done + 1, len(steps), f"loss {loss}", rate)
             self._anchor.pull()
-            self.optimizer.step(self._lesson.training.learning_rate * cosine(done, len(steps)))
+            self.optimizer.step(
+                self._lesson.training.learning_rate * decay_by_cosine(done, len(steps))
+            )
             yield loss, size
             progress(done + 1, len(steps))
 
-    def _gradients(self, step: Sequence[int], size: float) -> float:
-        """This process's loss, its gradient at the weights, in parts as large as memory allows."""
+    def _compute_gradients(self, step: Sequence[int], size: float) -> float:
+        """Compute this process's loss and gradient, in micro-batches that fit into memory."""
         while True:
             try:
-                return sum(self._backward(part, size) for part in self._parts(step, self._room))
+                return sum(self._backward(part, size) for part in self._split(step, self._room))
             except torch.OutOfMemoryError:
                 if not self._shrink():
                     raise
             self._expect()
 
     def _backward(self, part: Sequence[int], size: float) -> float:
-        self.optimizer.own_gradients()
+        self.optimizer.copy_gradients()
         loss = self._objective.loss(self._scorer, part)
         loss.div(size).backward()  # type: ignore[no-untyped-call]
         return float(loss.detach())
 
     def _expect(self) -> None:
-        """Tell the scorer which rows will come."""
-        parts = [part for step in self._lesson.steps() for part in self._parts(step, self._room)]
+        """Tell the scorer the lengths of all rows."""
+        steps = self._lesson.plan_steps()
+        parts = [part for step in steps for part in self._split(step, self._room)]
         self._scorer.expect([[self._lengths[index] for index in part] for part in parts])
 
     def _shrink(self) -> bool:
-        """Halve the parts of all steps, for a recording has room for the largest of any.
+        """Halve the micro-batches of all steps and discard the step's gradients so far.
 
-        False: one example alone is too much. What was added up so far is forgotten: the step begins
-        anew.
+        Those of later steps are halved, too, since a CUDA graph has room for the largest. False:
+        one example alone is too large.
         """
         self.optimizer.forget_gradients()
-        torch.cuda.empty_cache()  # pieces of what was freed would not join to a larger one
-        largest = self._largest(self._room)
-        if largest <= self._largest(1):
+        torch.cuda.empty_cache()  # freed blocks would stay too small otherwise
+        largest = self._measure_largest_part(self._room)
+        if largest <= self._measure_largest_part(1):
             return False
         self._room = self.shrunk = largest // 2
         return True
 
-    def _largest(self, room: int) -> int:
+    def _measure_largest_part(self, room: int) -> int:
         return max(
-            batches.padded(part, self._lengths)
-            for step in self._lesson.steps()
-            for part in self._parts(step, room)
+            batches.count_padded_tokens(part, self._lengths)
+            for step in self._lesson.plan_steps()
+            for part in self._split(step, room)
         )
 
-    def _parts(self, step: Sequence[int], room: int) -> list[list[int]]:
-        own = multi_gpu.share(step, self._lesson.together)
-        return batches.parts(own, self._lengths, self._lesson.together, room) if own else []
+    def _split(self, step: Sequence[int], room: int) -> list[list[int]]:
+        own = multi_gpu.take_share(step, self._lesson.together)
+        return batches.split_step(own, self._lengths, self._lesson.together, room) if own else []
 
 
 @contextmanager
-def checkpointed(wrapped: Any, is_wanted: bool) -> Iterator[None]:
-    """Within, activations are computed again instead of kept; the builtin model needs no such."""
+def use_checkpointing(wrapped: Any, is_wanted: bool) -> Iterator[None]:
+    """Within, gradient checkpointing is on if wanted; the builtin model does not support it."""
     if not is_wanted or not hasattr(wrapped, "gradient_checkpointing_enable"):
         yield
         return
@@ -210,12 +222,12 @@ class Anchor:
 
     @torch.no_grad()
     def pull(self) -> None:
-        """Add it to the gradients there are."""
+        """Add it to the gradients."""
         for weight, origin in zip(self._weights, self._origins, strict=True):
             if weight.grad is not None:
                 weight.grad.add_(weight - origin, alpha=self._strength)
 
 
-def cosine(done: int, total: int) -> float:
+def decay_by_cosine(done: int, total: int) -> float:
     """Share of the learning rate at a step: 1 at the first, towards zero after the last."""
     return 0.5 * (1.0 + math.cos(math.pi * done / total))

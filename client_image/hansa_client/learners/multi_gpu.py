@@ -1,8 +1,8 @@
-"""Several GPUs: the processes of one Job that train a step together, one for each GPU of its Pod.
+"""Data-parallel training: the processes of one Job that train together, one per GPU of its Pod.
 
 Each computes the gradient of its share of a step's examples; the sums are added up, and all take
-the same step. So the adapter is that of one process but for the order of sums: it depends on the
-number of GPUs, and repeats itself where that stays. A process that dies ends the Job.
+the same step. The order of sums differs from that of one process, so the adapter's bytes depend on
+the number of GPUs, and only on that. A process that dies ends the Job.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ from hansa_client.models import base_model
 if TYPE_CHECKING:
     from hansa_client.learners import TrainingSet
 
-_LESSON = "lesson.pickle"
+_LESSON = "training_set.pickle"
 _RENDEZVOUS = "rendezvous"
 _PATIENCE = timedelta(minutes=10)
 """How long a process waits for the slowest of the others."""
 
 
-def rank() -> int:
-    """Which of the processes this is."""
+def get_process_rank() -> int:
+    """The index of this process."""
     return distributed.get_rank() if distributed.is_initialized() else 0
 
 
-def size() -> int:
-    """How many they are; one alone counts, too."""
+def count_processes() -> int:
+    """The number of processes; 1 without data parallelism."""
     return distributed.get_world_size() if distributed.is_initialized() else 1
 
 
-def share(step: Sequence[int], together: int) -> list[int]:
-    """This process's part of a step; examples of several sequences stay whole."""
+def take_share(step: Sequence[int], together: int) -> list[int]:
+    """This process's share of a step; examples of several sequences are not split."""
     units = [step[at : at + together] for at in range(0, len(step), together)]
-    return [index for unit in units[rank() :: size()] for index in unit]
+    return [index for unit in units[get_process_rank() :: count_processes()] for index in unit]
 
 
 @torch.no_grad()
-def add_up(weights: Sequence[torch.Tensor], loss: float) -> float:
+def sum_gradients(weights: Sequence[torch.Tensor], loss: float) -> float:
     """The loss of all processes, and its gradient at the weights."""
-    if size() == 1:
+    if count_processes() == 1:
         return loss
     own = [torch.zeros_like(w) if w.grad is None else w.grad for w in weights]
     flat = torch.cat([torch.tensor([loss], device=own[0].device), *(g.reshape(-1) for g in own)])
@@ -65,22 +65,18 @@ def add_up(weights: Sequence[torch.Tensor], loss: float) -> float:
 
 
 @contextmanager
-def data_parallel(
+def train_on_all_gpus(
     source: str, folder: Path, lesson: TrainingSet, processes: int | None = None
 ) -> Iterator[None]:
-    """Within, all GPUs train this lesson along; with one or none nothing is started."""
+    """Within, all GPUs train on this set; with one GPU or none, nothing is started."""
     count = torch.cuda.device_count() if processes is None else processes
     if count < 2:
         yield
         return
     with TemporaryDirectory(prefix="hansa-gpus-") as place:
-        task = {
-            "source": source,
-            "folder": folder,
-            "lesson": lesson,
-            "threads": torch.get_num_threads(),
-        }
-        Path(place, _LESSON).write_bytes(pickle.dumps(task))
+        Path(place, _LESSON).write_bytes(
+            pickle.dumps((lesson, (source, folder, torch.get_num_threads())))
+        )
         others = [_start(place, number, count) for number in range(1, count)]
         try:
             _join(place, 0, count)
@@ -89,20 +85,14 @@ def data_parallel(
             if distributed.is_initialized():
                 distributed.destroy_process_group()
             for other in others:
-                other.kill()  # its work is done, or worth nothing
+                other.kill()  # its result is not needed
                 other.wait()
 
 
 def _start(place: str, number: int, count: int) -> subprocess.Popen[bytes]:
-    command = [
-        sys.executable,
-        "-m",
-        "hansa_client.learners.multi_gpu",
-        place,
-        str(number),
-        str(count),
-    ]
-    return subprocess.Popen([*command, str(os.getpid())], stdin=subprocess.DEVNULL)
+    numbers = map(str, (number, count, os.getpid()))
+    command = [sys.executable, "-m", __name__, place, *numbers]
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL)
 
 
 def _join(place: str, number: int, count: int) -> None:
@@ -116,14 +106,13 @@ def _join(place: str, number: int, count: int) -> None:
 
 
 def main(place: str, number: int, count: int, parent: int) -> None:
-    """One of the others: load the model, meet, train the same lesson; what it makes is dropped."""
+    """One of the other processes: load the model, join, train alike, and drop the result."""
     die_with_parent(parent)
     if torch.cuda.is_available():
         torch.cuda.set_device(number)
-    task = pickle.loads(Path(place, _LESSON).read_bytes())  # noqa: S301  # our parent's, in its own folder
-    base = base_model.load(task["source"], task["folder"], task["threads"])
+    lesson, model = pickle.loads(Path(place, _LESSON).read_bytes())  # noqa: S301  # our parent's, in its own folder
+    base = base_model.load(*model)
     _join(place, number, count)
-    lesson = task["lesson"]
     train = learners.get(lesson.training.learner, lesson.training.options)
     train(base, lesson, lambda done, total: None)
 

@@ -1,4 +1,4 @@
-"""A learner that a package brings: what it subclasses, and what is asked of what it gives back."""
+"""The base class of learners, builtin or from packages, and checks of what they return."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ if TYPE_CHECKING:
 
 
 class LearnerPlugin(plugins.LearnerFacts, ABC):
-    """A way to better an adapter from trajectories, with the interface of the builtin ones.
+    """A way to train an adapter on trajectories.
 
     `self.options` has the options of the spec. Import torch inside the methods, so that
-    `hansa validate` is quick. The same shards and the same lesson must give the same bytes.
+    `hansa validate` is fast. The same shards and training set must give the same bytes.
     """
 
     @abstractmethod
     def choose(self, shards: Sequence[Shard], rules: Experience, round_: int) -> Choice:
-        """What it wants of the silo's shards, under the rules of the experience, in a round."""
+        """Choose from the silo's shards by `spec.experience`, in a round."""
 
     @abstractmethod
     def train(
         self, base: Base, lesson: TrainingSet, progress: Callable[[int, int], None]
     ) -> Trained:
-        """A better adapter; the base model is left as it was."""
+        """Train an adapter without changing the base model."""
 
 
-def make(name: str, options: PluginOptions | None) -> LearnerPlugin:
-    """The learner of that name that a package brings, with its options checked."""
+def make(name: str, options: PluginOptions | None = None) -> LearnerPlugin:
+    """The learner of that name, with its options checked."""
     plugin = plugins.make(plugins.LEARNER, name, options)
     if not isinstance(plugin, LearnerPlugin):
-        raise _fault(name, f"is no {plugins.LEARNER.whole}")
+        raise _make_error(name, f"is no {plugins.LEARNER.whole}")
     return plugin
 
 
-def chooser(name: str, options: PluginOptions | None) -> Chooser:
-    """How a package's learner chooses; a choice that cannot be trained on is refused."""
+def get_chooser(name: str, options: PluginOptions | None = None) -> Chooser:
+    """A learner's `choose`, with a check of what it returns."""
     plugin = make(name, options)
 
     def choose(shards: Sequence[Shard], rules: Experience, round_: int) -> Choice:
@@ -55,14 +55,14 @@ def chooser(name: str, options: PluginOptions | None) -> Chooser:
     return choose
 
 
-def get(name: str, options: PluginOptions | None) -> Learner:
-    """How a package's learner trains."""
+def get(name: str, options: PluginOptions | None = None) -> Learner:
+    """A learner's `train`, with a check of what it returns."""
     plugin = make(name, options)
 
     def train(base: Base, lesson: TrainingSet, progress: Callable[[int, int], None]) -> Trained:
         trained = plugin.train(base, lesson, progress)
         if not isinstance(trained, Trained):
-            raise _fault(name, f"trained {type(trained).__name__}, expected Trained")
+            raise _make_error(name, f"trained {type(trained).__name__}, expected Trained")
         return trained
 
     return train
@@ -70,13 +70,15 @@ def get(name: str, options: PluginOptions | None) -> Learner:
 
 def _check(choice: Choice, name: str) -> None:
     if not isinstance(choice, Choice):
-        raise _fault(name, f"chose {type(choice).__name__}, expected Choice")
+        raise _make_error(name, f"chose {type(choice).__name__}, expected Choice")
     count = len(choice.episodes)
     if choice.together < 1 or count % choice.together:
-        raise _fault(name, f"chose {count} episodes of which {choice.together} are one example")
+        raise _make_error(
+            name, f"chose {count} episodes of which {choice.together} are one example"
+        )
     if choice.weights and len(choice.weights) != count:
-        raise _fault(name, f"chose {count} episodes and {len(choice.weights)} weights")
+        raise _make_error(name, f"chose {count} episodes and {len(choice.weights)} weights")
 
 
-def _fault(name: str, what: str) -> PermanentError:
+def _make_error(name: str, what: str) -> PermanentError:
     return PermanentError(f"{plugins.LEARNER.field}: {name} {what}")

@@ -1,10 +1,10 @@
-"""DP-SGD: steps whose sum no single unit can change by more than a bound, under noise.
+"""DP-SGD: training in which a single unit can change a step by a bound at most, under noise.
 
-Each step draws its units in secret, one by one, and of each one of its trajectories. The gradient
-of a trajectory's mean loss is clipped, the sum gets noise, and is divided by a public number. The
-number of steps is fixed; one that draws nobody is noise alone. The gradients are made one by one,
-which is exact for any model, or from the segments of a packed row, which a GPU computes faster,
-most of all where rows of few shapes are recorded as CUDA graphs.
+Each step samples units by Poisson sampling with secret random numbers, and one trajectory of each.
+The gradient of a trajectory's mean loss is clipped; the sum gets noise and is divided by a public
+number. The number of steps is fixed, and a step without a unit is noise alone. Per-trajectory
+gradients are computed one by one, which works for any model, or from the segments of a packed row,
+which is faster on a GPU, above all in CUDA graphs.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,20 +24,19 @@ from hansa_client.learners.private_graph import GraphedSums
 from hansa_client.models import lora
 from hansa_client.training import batches, even_rows, noise, scoring
 from hansa_client.training.adamw import AdamW, State
-from hansa_client.training.scoring import PackedScorer, agent_tokens
+from hansa_client.training.scoring import PackedScorer, count_agent_tokens
 
 if TYPE_CHECKING:
     from hansa_client.models.segments import Segments
     from hansa_client.privacy import Stream
 
 _BELOW = 1 - 1e-9
-"""Rounding must not make a clipped gradient longer than its bound."""
-
+"""Factor against rounding, so that no clipped gradient is longer than its bound."""
 _PIECE = 2**25
-"""Values that are widened to float64 at a time."""
+"""Values that are converted to float64 at a time."""
 
 Sums = list[torch.Tensor]
-"""What a step adds up, for each weight, in float64."""
+"""Sum of a step's gradients for each weight, in float64."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,37 +44,37 @@ class Protection:
     """How one round's training protects its units."""
 
     units: Sequence[Sequence[int]]
-    """Each unit's sequences in the lesson: those of a task, or one trajectory."""
+    """Indexes of each unit's sequences: those of a task, or one trajectory."""
     rate: float
-    """Chance with which a unit takes part in a step."""
+    """Probability that a step samples a unit."""
     steps: int
-    """Steps, whatever there is to learn from."""
+    """Number of steps, which does not depend on the data."""
     clip: float
-    """Most that one trajectory's gradient counts."""
+    """Maximum norm of one trajectory's gradient."""
     noise: float
-    """Noise of a step in units of the clip."""
+    """Noise multiplier: the standard deviation of a step's noise, in units of the clip."""
     divisor: float
-    """What a step's sum is divided by."""
+    """Expected batch size, by which a step's sum is divided."""
     stream: Stream
     """Random numbers that stay in the silo."""
 
     def draw(self, step: int) -> list[int]:
-        """The sequences of a step: of each unit that takes part, one."""
-        takes_part = self.stream.uniforms(f"sample/{step}", len(self.units)) <= self.rate
-        which = self.stream.uniforms(f"which/{step}", len(self.units))
+        """The sequences of a step: one of each sampled unit."""
+        takes_part = self.stream.draw_uniforms(f"sample/{step}", len(self.units)) <= self.rate
+        which = self.stream.draw_uniforms(f"which/{step}", len(self.units))
         return [
             unit[min(int(place * len(unit)), len(unit) - 1)]
             for unit, is_in, place in zip(self.units, takes_part, which, strict=True)
             if is_in
         ]
 
-    def noised(self, name: str, step: int, total: torch.Tensor) -> torch.Tensor:
-        """A step's sum of one weight's gradients with noise, as a mean."""
-        drawn = noise.drawn(self.stream, name, step, total.numel()).reshape(total.shape)
-        return self.mean(total, torch.from_numpy(np.ascontiguousarray(drawn)))
+    def add_noise(self, name: str, step: int, total: torch.Tensor) -> torch.Tensor:
+        """Mean of a step's gradients of one weight, with noise."""
+        drawn = noise.draw_normals(self.stream, name, step, total.numel()).reshape(total.shape)
+        return self.average(total, torch.from_numpy(np.ascontiguousarray(drawn)))
 
-    def mean(self, total: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:
-        """A sum of gradients with this noise, as a mean."""
+    def average(self, total: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:
+        """Mean of a step's gradients, with this noise."""
         there = drawn.to(total.device, non_blocking=True)
         return (total + self.noise * self.clip * there) / self.divisor
 
@@ -83,7 +83,7 @@ class PrivateRun:
     """One private training from start to end."""
 
     shrunk = 0
-    """Never told: where memory runs out follows from what was drawn."""
+    """Never reported: it would reveal something about the sampled trajectories."""
 
     def __init__(
         self,
@@ -93,27 +93,27 @@ class PrivateRun:
         state: State,
         rate: Callable[[int, int], float],
     ) -> None:
-        """`loss` is one trajectory's mean loss, `rate` a step's learning rate."""
+        """`loss` is one trajectory's mean loss, `rate` the learning rate of a step."""
         self._wrapped = wrapped
         self._protection = protection
         self._loss = loss
         self._rate = rate
         self._named = {
-            lora.plain_name(n): w for n, w in wrapped.named_parameters() if w.requires_grad
+            lora.to_peft_name(n): w for n, w in wrapped.named_parameters() if w.requires_grad
         }
         self.weights = list(self._named.values())
         self.optimizer = AdamW(self._named, state)
         self.packed: PackedGradients | None = None
-        """Where many trajectories are computed at a time; none: one by one."""
+        """Computes the gradients of many trajectories at a time; None: one by one."""
         self.pull: Callable[[], None] = lambda: None
-        """What else is added to the gradients: of the weights alone, never of a record."""
+        """Adds a regularizer's gradient, which depends on the weights alone."""
 
-    def steps(self, progress: Callable[[int, int], None]) -> Iterator[tuple[float, float]]:
-        """Take the steps; no loss is told, for it is the records' own."""
+    def run_steps(self, progress: Callable[[int, int], None]) -> Iterator[tuple[float, float]]:
+        """Take the steps; no loss is reported, since it depends on the records."""
         total = self._protection.steps
         self._wrapped.train()
         lots = [self._protection.draw(step) for step in range(total)]
-        with self._noised(lots) as gradients:
+        with self._open_gradients(lots) as gradients:
             for done in range(total):
                 for weight, gradient in zip(self.weights, gradients(done), strict=True):
                     weight.grad = gradient
@@ -123,47 +123,49 @@ class PrivateRun:
                 progress(done + 1, total)
 
     @contextmanager
-    def _noised(self, lots: even_rows.Lots) -> Iterator[Callable[[int], list[torch.Tensor]]]:
-        """What gives a step's gradients: weight by weight, or for a GPU all at once."""
+    def _open_gradients(
+        self, lots: even_rows.Lots
+    ) -> Iterator[Callable[[int], list[torch.Tensor]]]:
+        """A function that returns the gradients of a step: by weight, or for a GPU all at once."""
         protection, packed = self._protection, self.packed
         if packed:
             sizes = {name: weight.numel() for name, weight in self._named.items()}
-            with noise.ahead(protection.stream, sizes, protection.steps) as coming:
+            with noise.draw_ahead(protection.stream, sizes, protection.steps) as coming:
                 packed.expect(lots, self.weights, protection.clip)
                 flat = FlatNoise(protection, self.weights, coming)
-                yield lambda step: flat.gradients(self._packed_sums(packed, lots[step]))
+                yield lambda step: flat.compute_gradients(self._add_up_packed(packed, lots[step]))
             return
 
         def one_by_one(step: int) -> list[torch.Tensor]:
             return [
-                protection.noised(name, step, added).to(weight.dtype)
+                protection.add_noise(name, step, added).to(weight.dtype)
                 for (name, weight), added in zip(
-                    self._named.items(), self.sums(lots[step]), strict=True
+                    self._named.items(), self.add_up(lots[step]), strict=True
                 )
             ]
 
         yield one_by_one
 
-    def sums(self, drawn: Sequence[int]) -> Sums:
-        """The clipped gradients of these sequences, added up."""
+    def add_up(self, drawn: Sequence[int]) -> Sums:
+        """The sum of the clipped gradients of these sequences."""
         if self.packed:
-            return views(self._packed_sums(self.packed, drawn).clone(), self.weights)
+            return split_by_weight(self._add_up_packed(self.packed, drawn).clone(), self.weights)
         sums = [torch.zeros_like(weight, dtype=torch.float64) for weight in self.weights]
         for index in drawn:
-            add(sums, self.gradients(index), self._protection.clip)
+            add_clipped(sums, self.compute_gradients(index), self._protection.clip)
         return sums
 
-    def _packed_sums(self, packed: PackedGradients, drawn: Sequence[int]) -> torch.Tensor:
-        """The same in rows as large as memory allows; where it is too little, they begin anew."""
+    def _add_up_packed(self, packed: PackedGradients, drawn: Sequence[int]) -> torch.Tensor:
+        """The same in packed rows, which are halved where memory runs out."""
         while True:
             try:
-                return packed.sums(self.weights, drawn, self._protection.clip)
+                return packed.add_up(self.weights, drawn, self._protection.clip)
             except torch.OutOfMemoryError:
                 if not packed.shrink(drawn):
                     raise
-            torch.cuda.empty_cache()  # pieces of what was freed would not join to a larger one
+            torch.cuda.empty_cache()  # freed blocks would stay too small otherwise
 
-    def gradients(self, index: int) -> list[torch.Tensor]:
+    def compute_gradients(self, index: int) -> list[torch.Tensor]:
         """The gradient of one trajectory's mean loss at each weight."""
         self.optimizer.forget_gradients()
         self._loss(index).backward()  # type: ignore[no-untyped-call]
@@ -188,19 +190,19 @@ class FlatNoise:
         self._drawn = torch.empty(count, dtype=torch.float64, pin_memory=is_gpu)
         self._copied = torch.cuda.Event() if is_gpu else None  # type: ignore[no-untyped-call]
 
-    def gradients(self, total: torch.Tensor) -> list[torch.Tensor]:
-        """Of each weight, the next step's sum with noise, as a mean; steps come in their order."""
+    def compute_gradients(self, total: torch.Tensor) -> list[torch.Tensor]:
+        """Each weight's mean gradient of the next step, with noise; steps are in order."""
         if self._copied:
             self._copied.synchronize()
         self._coming.read(self._drawn.numpy())
-        flat = self._protection.mean(total, self._drawn)
+        flat = self._protection.average(total, self._drawn)
         if self._copied:
             self._copied.record()
-        return views(flat.to(self._weights[0].dtype), self._weights)
+        return split_by_weight(flat.to(self._weights[0].dtype), self._weights)
 
 
 class PackedGradients:
-    """Gradients of many trajectories at a time, from the segments of a packed row."""
+    """Per-trajectory gradients from the segments of packed rows."""
 
     def __init__(
         self,
@@ -210,77 +212,78 @@ class PackedGradients:
         weights: Sequence[float],
         room: int,
     ) -> None:
-        """`room` is how many tokens a part may have; without weights all count the same."""
+        """`room` is the maximum tokens of a row; without weights all trajectories count equally."""
         self._scorer = scorer
         self._segments = segments
         self._sequences = sequences
         self._lengths = [len(sequence) for sequence in sequences]
         self._room = room
-        self._agents = [agent_tokens([sequence]) for sequence in sequences]
+        self._agents = [count_agent_tokens([sequence]) for sequence in sequences]
         pairs = zip(weights or [1.0] * len(sequences), self._agents, strict=True)
         self._shares = [weight / max(1, count) for weight, count in pairs]
         self._shapes: list[even_rows.RowShape] = []
         self._graphed: GraphedSums | None = None
-        """Where rows are recorded as CUDA graphs."""
+        """CUDA graphs of the rows, if they are captured."""
 
     def expect(self, lots: even_rows.Lots, weights: Sequence[torch.Tensor], clip: float) -> None:
-        """Learn all steps' sequences: where their rows are many, they are worth recording."""
-
-        def added(total: torch.Tensor, rows: torch.Tensor) -> None:
-            add_rows(total, rows, clip)
-
+        """Capture CUDA graphs if the rows of all steps are many enough."""
+        add = partial(add_clipped_rows, clip=clip)
         while self._scorer.may_record:
             own = (lots, self._lengths, self._agents, self._room)
-            self._shapes = even_rows.shapes(*own, least=scoring.MANY)
+            self._shapes = even_rows.choose_shapes(*own, least=scoring.MANY)
             if not self._shapes:
                 return
             try:
                 self._graphed = GraphedSums(
-                    self._scorer, self._segments, weights, self._shapes, added
+                    self._scorer, self._segments, weights, self._shapes, add
                 )
             except torch.OutOfMemoryError:
                 if all(shape.count == 1 for shape in self._shapes):
                     return
                 self._room = min(self._room, max(each.tokens for each in self._shapes)) // 2
-            except RuntimeError:  # a layer that waits for the GPU cannot be recorded: only slower
+            except RuntimeError:  # a layer that waits for the GPU cannot be captured: only slower
                 return
             else:
                 return
             torch.cuda.empty_cache()
 
-    def sums(
+    def add_up(
         self, weights: Sequence[torch.Tensor], drawn: Sequence[int], clip: float
     ) -> torch.Tensor:
-        """The clipped gradients of these sequences, added up; the next call overwrites them."""
+        """The sum of the clipped gradients of these sequences; the next call overwrites it."""
         if self._graphed:
             self._graphed.total.zero_()
-            for shape, part in even_rows.rows(drawn, self._lengths, self._shapes):
+            for shape, part in even_rows.fill_rows(drawn, self._lengths, self._shapes):
                 shares = [self._shares[index] for index in part]
                 sequences = [self._sequences[index] for index in part]
-                self._graphed.add(shape, even_rows.row(shape, sequences, shares))
+                self._graphed.add(shape, even_rows.build_row(shape, sequences, shares))
             return self._graphed.total
         count = sum(weight.numel() for weight in weights)
         total = torch.zeros(count, dtype=torch.float64, device=weights[0].device)
-        for part in self.parts(drawn):
-            rows = [each.flatten(1) for each in self.gradients(weights, part)]
-            add_rows(total, torch.cat(rows, dim=1), clip)
+        for part in self.split_lot(drawn):
+            rows = [each.flatten(1) for each in self.compute_gradients(weights, part)]
+            add_clipped_rows(total, torch.cat(rows, dim=1), clip)
         return total
 
-    def parts(self, drawn: Sequence[int]) -> list[list[int]]:
-        """A step's sequences in parts that memory holds, similar lengths together."""
+    def split_lot(self, drawn: Sequence[int]) -> list[list[int]]:
+        """A step's sequences in rows, similar lengths together."""
         order = sorted(drawn, key=lambda index: self._lengths[index])
-        return batches.filled(order, self._lengths, self._room)
+        return batches.fill_batches(order, self._lengths, self._room)
 
     def shrink(self, drawn: Sequence[int]) -> bool:
-        """Halve the parts from now on; False: these are one sequence each already."""
+        """Halve the rows from now on; False: they have one sequence each already."""
         self._graphed = None
-        several = [part for part in self.parts(drawn) if len(part) > 1]
+        several = [part for part in self.split_lot(drawn) if len(part) > 1]
         if several:
-            self._room = max(batches.padded(part, self._lengths) for part in several) // 2
+            self._room = (
+                max(batches.count_padded_tokens(part, self._lengths) for part in several) // 2
+            )
         return bool(several)
 
-    def gradients(self, weights: Sequence[torch.Tensor], part: Sequence[int]) -> list[torch.Tensor]:
-        """At each weight the gradients of these sequences' mean losses, one behind another."""
+    def compute_gradients(
+        self, weights: Sequence[torch.Tensor], part: Sequence[int]
+    ) -> list[torch.Tensor]:
+        """For each weight the gradients of these sequences' mean losses, stacked."""
         sequences = [self._sequences[index] for index in part]
         self._segments.begin([len(sequence) for sequence in sequences], weights[0].device)
         logprobs, rows = self._scorer.logprobs(sequences)
@@ -289,15 +292,15 @@ class PackedGradients:
         return self._segments.end(weights)
 
 
-def views(flat: torch.Tensor, weights: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """A row of all weights' values, weight by weight."""
+def split_by_weight(flat: torch.Tensor, weights: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Split a vector of all weights' values into tensors of their shapes."""
     parts = torch.split(flat, [weight.numel() for weight in weights])
     return [part.view_as(weight) for part, weight in zip(parts, weights, strict=True)]
 
 
 @torch.no_grad()
-def add_rows(total: torch.Tensor, rows: torch.Tensor, clip: float) -> None:
-    """The same as `add` of each: a row is one trajectory's gradient at all weights."""
+def add_clipped_rows(total: torch.Tensor, rows: torch.Tensor, clip: float) -> None:
+    """The same as `add` for each row, which is one trajectory's gradient at all weights."""
     pieces = torch.split(rows, max(1, _PIECE // len(rows)), dim=1)
     squares = torch.stack([piece.double().square().sum(1) for piece in pieces])
     norms = squares.sum(0).sqrt()
@@ -308,8 +311,8 @@ def add_rows(total: torch.Tensor, rows: torch.Tensor, clip: float) -> None:
 
 
 @torch.no_grad()
-def add(sums: Sums, gradients: Sequence[torch.Tensor], clip: float) -> None:
-    """Add one trajectory's gradient, clipped; one that is not finite counts as nothing."""
+def add_clipped(sums: Sums, gradients: Sequence[torch.Tensor], clip: float) -> None:
+    """Add one trajectory's clipped gradient; one that is not finite is left out."""
     wide = [gradient.double() for gradient in gradients]
     norm = math.sqrt(sum(float((gradient * gradient).sum()) for gradient in wide))
     if not math.isfinite(norm):

@@ -51,38 +51,38 @@ _FITS = "expected a Hugging Face model: config.json, *.safetensors and a tokeniz
 
 @dataclass(frozen=True)
 class Base:
-    """A loaded base model; its weights never change for good."""
+    """A loaded base model; an adapter may be merged into its weights for a while."""
 
     model: Any
     """A Hugging Face causal LM in eval mode, without gradients."""
     chat: Chat
-    """How its turns are framed."""
+    """Its tokenizer and chat template."""
     device: torch.device
-    """Where it computes."""
+    """Its device."""
 
-    def longest(self, wanted: int) -> int:
-        """Tokens of an episode: as many as wanted, at most as many as the model has positions."""
+    def cap_length(self, wanted: int) -> int:
+        """The wanted length of an episode, at most the model's number of positions."""
         config = self.model.config.get_text_config()
         return min(wanted, getattr(config, "max_position_embeddings", None) or wanted)
 
 
 def resolve(source: str, storage: S3 | None = None) -> Path:
-    """The folder of a model, downloaded when it is remote; a permanent error if it is no model."""
+    """The folder of a model, downloaded if it is remote; PermanentError if it is no model."""
     kind, _, rest = source.partition(":")
     if kind == "builtin":
         folder = Path(__file__).parent / "builtin" / rest
     elif kind == "path":
         folder = Path(rest).expanduser()
     elif kind == "s3":
-        folder = _from_s3(rest.removeprefix("//"), storage)
+        folder = _download_from_s3(rest.removeprefix("//"), storage)
     else:
-        folder = _from_hub(source, rest)
+        folder = _download_from_hub(source, rest)
     _check(source, folder)
     return folder
 
 
-def digest(folder: Path) -> str:
-    """Identity of a base model: sha256 over the sorted names and digests of its files."""
+def compute_digest(folder: Path) -> str:
+    """Digest of a base model: sha256 over the sorted names and digests of its files."""
     digests: dict[str, str] = {}
     for path in sorted(folder.iterdir()):
         if is_model_file(path.name) and path.is_file():
@@ -92,27 +92,27 @@ def digest(folder: Path) -> str:
 
 
 def load(source: str, folder: Path, threads: int, *, for_peft: bool = False) -> Base:
-    """The model ready to play: fp32 on a CPU, bf16 on a GPU, deterministic where torch can be.
+    """Load a model in fp32 on a CPU or bf16 on a GPU, and make torch deterministic where possible.
 
-    `for_peft`: PEFT itself will be used on it, which takes only models of transformers.
+    `for_peft`: load even the builtin model by transformers, for use with PEFT itself.
     """
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads do not survive a fork
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS repeats itself only so
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # for deterministic cuBLAS
     import torch
 
     _keep_freed_memory()
     torch.set_num_threads(threads)
-    torch.set_deterministic_debug_mode("warn")  # its twin with two flags imports a compiler
+    torch.set_deterministic_debug_mode("warn")  # use_deterministic_algorithms imports a compiler
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # slow
-    torch.backends.cuda.enable_cudnn_sdp(False)  # its backward pass does not repeat itself
+    torch.backends.cuda.enable_cudnn_sdp(False)  # its backward pass is not deterministic
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     read = _read_builtin if is_builtin(source) and not for_peft else _read
     try:
         model, tokenizer = read(folder, dtype)
     except (MemoryError, torch.OutOfMemoryError):
-        raise  # another try, or a larger machine, may do
-    except Exception as error:  # whatever a broken file makes of the libraries that read it
+        raise  # a retry, or a larger machine, may succeed
+    except Exception as error:  # libraries raise anything for a broken file
         first = str(error).strip().partition("\n")[0]
         raise PermanentError(f"spec.model.source: got {source}, {_FITS} ({first})") from error
     model.requires_grad_(False).eval()
@@ -120,7 +120,7 @@ def load(source: str, folder: Path, threads: int, *, for_peft: bool = False) -> 
 
 
 def is_builtin(source: str) -> bool:
-    """Whether the model comes with Hansa, and needs none of the libraries for others."""
+    """Whether the model comes with Hansa, which needs neither transformers nor PEFT."""
     return source.startswith("builtin:")
 
 
@@ -136,7 +136,7 @@ def _read(folder: Path, dtype: torch.dtype) -> tuple[Any, Any]:
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # one line per step in a log
-    # Said aloud: where it is left out, transformers asks on stdin whether to run a model's code.
+    # Without trust_remote_code=False, transformers asks on stdin whether to run a model's code.
     tokenizer = AutoTokenizer.from_pretrained(
         folder, local_files_only=True, trust_remote_code=False
     )
@@ -147,10 +147,10 @@ def _read(folder: Path, dtype: torch.dtype) -> tuple[Any, Any]:
 
 
 def _keep_freed_memory() -> None:
-    """Let glibc keep what torch frees: faulting fresh pages in costs a CPU a tenth of its time."""
+    """Let glibc keep memory that torch frees: page faults take a tenth of the time on a CPU."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError):  # another C library: only slower
+    except (OSError, AttributeError):  # not glibc: only slower
         return
     for option, value in _MALLOC:
         mallopt(option, value)
@@ -159,15 +159,15 @@ def _keep_freed_memory() -> None:
 def _check(source: str, folder: Path) -> None:
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     where = f"spec.model.source: got {source}"
-    if not folder.is_dir():
-        raise PermanentError(f"{where}, which is no folder, {_FITS}")
-    if "config.json" not in names:
-        raise PermanentError(f"{where}, which has no config.json, {_FITS}")
-    if not any(fnmatch(name, "*.safetensors") for name in names):
-        raise PermanentError(f"{where}, which has no *.safetensors, {_FITS}")
-    if not any(name in names for name in _TOKENIZERS):
-        raise PermanentError(f"{where}, which has no tokenizer, {_FITS}")
-    code = remote_code.asked_for(folder)
+    for holds, fault in (
+        (folder.is_dir(), "is no folder"),
+        ("config.json" in names, "has no config.json"),
+        (any(name.endswith(".safetensors") for name in names), "has no *.safetensors"),
+        (any(name in names for name in _TOKENIZERS), "has no tokenizer"),
+    ):
+        if not holds:
+            raise PermanentError(f"{where}, which {fault}, {_FITS}")
+    code = remote_code.find_remote_code(folder)
     if code:
         raise PermanentError(f"{where}, expected a model without code of its own ({code})")
 
@@ -177,7 +177,7 @@ def is_model_file(name: str) -> bool:
     return any(fnmatch(name, pattern) for pattern in HASHED)
 
 
-def _from_s3(path: str, storage: S3 | None) -> Path:
+def _download_from_s3(path: str, storage: S3 | None) -> Path:
     from hansa.store.s3 import S3Store
 
     bucket, _, prefix = path.partition("/")
@@ -185,11 +185,13 @@ def _from_s3(path: str, storage: S3 | None) -> Path:
         place = S3(bucket=bucket)
     else:
         place = storage.model_copy(update={"bucket": bucket, "prefix": ""})
-    return download(S3Store(place), f"{place.endpoint}/{bucket}", prefix.strip("/"), cache())
+    return download(
+        S3Store(place), f"{place.endpoint}/{bucket}", prefix.strip("/"), make_cache_folder()
+    )
 
 
-def cache() -> Path:
-    """Folder of downloaded models: HANSA_MODEL_CACHE, or one of this user's own below /tmp."""
+def make_cache_folder() -> Path:
+    """Folder of downloaded models: HANSA_MODEL_CACHE, or this user's own folder below /tmp."""
     given = os.environ.get(ENV_MODEL_CACHE)
     folder = Path(given) if given else Path(tempfile.gettempdir()) / f"hansa-{os.getuid()}"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -197,7 +199,7 @@ def cache() -> Path:
 
 
 def download(store: ObjectStore, origin: str, prefix: str, into: Path) -> Path:
-    """A model's files below a prefix, fetched once: the folder appears whole or not at all."""
+    """Download a model's files below a prefix once; the folder appears complete or not at all."""
     target = into / sha256(f"{origin}/{prefix}".encode()).hexdigest()[:24]
     if target.is_dir():
         return target
@@ -206,7 +208,7 @@ def download(store: ObjectStore, origin: str, prefix: str, into: Path) -> Path:
         _fetch(store, f"{prefix}/", partial)
         partial.replace(target)
     except OSError:
-        if not target.is_dir():  # otherwise a twin was faster, and its copy is as good
+        if not target.is_dir():  # otherwise another process was faster
             raise
     finally:
         shutil.rmtree(partial, ignore_errors=True)
@@ -226,14 +228,17 @@ def _fetch(store: ObjectStore, folder: str, into: Path) -> None:
                     file.write(store.get_range(key, start, _CHUNK))
 
 
-def _from_hub(source: str, rest: str) -> Path:
+def _download_from_hub(source: str, rest: str) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
     name, _, revision = rest.partition("@")
     try:
         folder = snapshot_download(
-            name, revision=revision or None, allow_patterns=list(HASHED), cache_dir=cache() / "hub"
+            name,
+            revision=revision or None,
+            allow_patterns=list(HASHED),
+            cache_dir=make_cache_folder() / "hub",
         )
     except (RepositoryNotFoundError, RevisionNotFoundError) as error:
         raise PermanentError(f"spec.model.source: got {source}, which the hub lacks") from error

@@ -1,7 +1,7 @@
-"""Batched LoRA: the rows of one forward pass have an adapter each, and share the base's weights.
+"""Batched LoRA: each row of a forward pass has its own adapter on the same base model.
 
-Merging an adapter into the weights costs a pass nothing, but then all rows have it. Here the base
-computes for all rows at once, and each adapter adds its B·A·x to the tokens of its own rows.
+The base model computes all rows at once, and each adapter adds its B·A·x to the tokens of its rows.
+An adapter that is merged into the weights would be faster, but would apply to all rows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class LoadedAdapter:
 
 
 class BatchedLora:
-    """A model whose linear layers add the adapters of a pass; one thread at a time uses it."""
+    """A model whose linear layers add the adapters of a pass; not thread-safe."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
@@ -38,7 +38,7 @@ class BatchedLora:
         self._pass: list[tuple[LoadedAdapter, slice]] = []
 
     def prepare(self, sizes: Mapping[str, tuple[int, int]]) -> None:
-        """Make layers ready for adapters of these outputs and inputs, before the first pass."""
+        """Prepare layers for adapters with these outputs and inputs, before the first pass."""
         for module, size in sizes.items():
             try:
                 layer = self._model.get_submodule(module)
@@ -54,19 +54,19 @@ class BatchedLora:
                 self._hooked.add(module)
 
     def load(self, tensors: Tensors, scale: float) -> LoadedAdapter:
-        """Bring an adapter whose layers were prepared to the device."""
+        """Copy an adapter whose layers were prepared to the device."""
         weight = next(self._model.parameters())
         layers: dict[str, Pair] = {}
         for module in lora.target_names(tensors):
-            names = lora.names(module)
+            names = lora.tensor_names(module)
             a, b = (torch.from_numpy(tensors[name].T.copy()) for name in names)
             layers[module] = (a.to(weight), (b * scale).to(weight))
         return LoadedAdapter(layers)
 
     def route(self, rows: Sequence[tuple[LoadedAdapter | None, int]]) -> None:
-        """For the next pass: each row's adapter, and how many tokens of the pass are its.
+        """Set each row's adapter and number of tokens for the next pass.
 
-        Rows of one adapter that lie together are one product: sort them.
+        Adjacent rows with the same adapter are one product, so sort them.
         """
         self._pass = []
         begin = 0
@@ -79,7 +79,7 @@ class BatchedLora:
     def _add(
         self, module: str, _: Any, inputs: tuple[torch.Tensor, ...], output: torch.Tensor
     ) -> None:
-        """Add what the adapters of this pass have for a layer; a pass is one packed row."""
+        """Add the adapters' products to a layer's output; a pass is one packed row."""
         states, added = inputs[0].flatten(0, -2), output.view(-1, output.shape[-1])
         for loaded, tokens in self._pass:
             if pair := loaded.layers.get(module):

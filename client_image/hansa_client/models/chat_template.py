@@ -1,8 +1,8 @@
-"""Chat: turns of text to the tokens of one model, by its own chat template, and back.
+"""Chat: encoding turns of text by a model's chat template, and decoding them.
 
-A template is run once, on marker texts; what it puts around them is then put around every turn.
-So a turn's tokens never depend on the turns before it (some templates rewrite earlier ones), and
-an episode grows only at its end, as the key-value cache of a rollout needs it.
+The template is rendered once, with marker texts, and what it puts around them is put around every
+turn. So a turn's tokens never depend on the turns before it (some templates rewrite earlier ones),
+and an episode grows only at its end, as the KV cache of a rollout needs it.
 """
 
 from collections.abc import Sequence
@@ -16,19 +16,19 @@ from hansa_worlds import Prompt
 _FIRST, _ACTION, _NEXT = "HansaFirstText", "HansaActionText", "HansaNextText"
 _SYSTEM = "HansaSystemText"
 _PLAIN = ("", "\n> ", "\n", "\n> ")
-"""Around the first and each next observation where a model brings no template."""
+"""Text around the first and each next observation for models without a template."""
 
 
 class Chat:
-    """The frame that a model's template puts around observations and actions."""
+    """Encodes and decodes the turns of a chat for one model."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
-        self._specials = _specials(tokenizer)
+        self._specials = _list_specials(tokenizer)
         self._frame = _PLAIN
         end = tokenizer.eos_token
         if tokenizer.chat_template:
-            *frame, rest = _frame(tokenizer)
+            *frame, rest = _find_frame(tokenizer)
             written, between = _split_end(rest[0], self._specials)
             self._frame = (frame[0], frame[1], between, rest[1])
             end = written or end
@@ -39,68 +39,70 @@ class Chat:
         self.end: int = tokenizer.convert_tokens_to_ids(end)
         """The token that ends the agent's turn."""
         self.stops: list[int] = sorted({self.end, tokenizer.eos_token_id or self.end})
-        """Tokens after which the agent writes no more."""
+        """Tokens that stop generation."""
 
-    def observations(self, texts: list[str], *, first: bool) -> list[list[int]]:
-        """Tokens of the world's turns, up to where the agent begins to write."""
+    def encode_observations(self, texts: list[str], *, first: bool) -> list[list[int]]:
+        """Tokens of the world's turns, up to where the agent writes."""
         before, after = self._frame[:2] if first else self._frame[2:]
         return self._encode([f"{before}{self.clean(text)}{after}" for text in texts])
 
-    def actions(self, texts: list[str]) -> list[list[int]]:
-        """Tokens of the agent's turns as it should have written them, with the end token."""
+    def encode_actions(self, texts: list[str]) -> list[list[int]]:
+        """Tokens of the agent's turns, with the end token."""
         return [[*tokens, self.end] for tokens in self._encode([self.clean(t) for t in texts])]
 
-    def dialogue(self, texts: Sequence[str], system: str = "") -> list[int]:
+    def encode_dialogue(self, texts: Sequence[str], system: str = "") -> list[int]:
         """Tokens of observations and actions in turn, up to where the agent writes next.
 
-        A system text goes where the model's template puts it. Where that knows none, it comes
+        A system text goes where the model's template puts it. Without support for one, it comes
         before the first observation, as a world's rules do.
         """
         first, *rest = texts
-        frame = self._frame_with(self.clean(system)) if system else None
+        frame = self._find_system_frame(self.clean(system)) if system else None
         if frame:
             tokens = self._encode([f"{frame[0]}{self.clean(first)}{frame[1]}"])[0]
         else:
             opening = f"{system}\n{first}" if system else first
-            tokens = self.observations([opening], first=True)[0]
+            tokens = self.encode_observations([opening], first=True)[0]
         for action, observation in zip(rest[::2], rest[1::2], strict=True):
-            tokens = tokens + self.actions([action])[0]
-            tokens = tokens + self.observations([observation], first=False)[0]
+            tokens = tokens + self.encode_actions([action])[0]
+            tokens = tokens + self.encode_observations([observation], first=False)[0]
         return tokens
 
-    def conversation(self, prompt: Prompt) -> list[int]:
+    def encode_conversation(self, prompt: Prompt) -> list[int]:
         """Tokens of a chat with tools, up to where the agent writes next.
 
-        Of one that goes on, only what stands behind the agent's last turn. Tools are told as the
-        model's template tells them, and where it knows none, as text.
+        Of a continued chat, only what follows the agent's last turn. Tools are rendered by the
+        model's template, or as text where it does not support them.
         """
         messages, tools, known = prompt.messages, prompt.tools, prompt.known
-        if tools and self._knows_tools and (text := self._by_template(prompt)):
+        if tools and self._knows_tools and (text := self._render_by_template(prompt)):
             return self._encode([text])[0]
         if known:
-            _, texts = tool_format.plain(messages[known:], ())
-            return self.observations(["\n".join(texts)], first=False)[0]
-        system, texts = tool_format.plain(messages, tools)
-        return self.dialogue(texts, system)
+            _, texts = tool_format.render_plain(messages[known:], ())
+            return self.encode_observations(["\n".join(texts)], first=False)[0]
+        system, texts = tool_format.render_plain(messages, tools)
+        return self.encode_dialogue(texts, system)
 
-    def _by_template(self, prompt: Prompt) -> str | None:
+    def _render_by_template(self, prompt: Prompt) -> str | None:
         given = (prompt.tools, self.clean)
         if not prompt.known:
-            return tool_template.rendered(self._tokenizer, prompt.messages, *given)
-        rest = tool_template.continued(self._tokenizer, prompt.messages, prompt.known, *given)
+            return tool_template.render(self._tokenizer, prompt.messages, *given)
+        rest = tool_template.render_continuation(
+            self._tokenizer, prompt.messages, prompt.known, *given
+        )
         return _split_end(rest, self._specials)[1] if rest else None
 
     @cached_property
     def _knows_tools(self) -> bool:
         return tool_template.knows_tools(self._tokenizer)
 
-    def _frame_with(self, system: str) -> tuple[str, str] | None:
-        """What stands around the first observation with a system text; None: it has no place."""
+    def _find_system_frame(self, system: str) -> tuple[str, str] | None:
+        """Text around the first observation with a system text; None: it is not supported."""
         if not self._tokenizer.chat_template:
             return None
         turns = [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": _FIRST}]
         try:
-            text = _applied(self._tokenizer, turns)
+            text = _apply_template(self._tokenizer, turns)
         except PermanentError:
             return None
         if text.count(_SYSTEM) != 1 or text.count(_FIRST) != 1:
@@ -108,12 +110,12 @@ class Chat:
         before, after = text.split(_FIRST)
         return before.replace(_SYSTEM, system), after
 
-    def written(self, action: Sequence[int]) -> str:
-        """What the agent wrote so far."""
-        return self.texts([list(action)])[0]
+    def decode(self, action: Sequence[int]) -> str:
+        """Text that the agent wrote so far."""
+        return self.decode_all([list(action)])[0]
 
-    def texts(self, actions: list[list[int]]) -> list[str]:
-        """What the agent wrote, with the spaces around it, without the token that ends it."""
+    def decode_all(self, actions: list[list[int]]) -> list[str]:
+        """Texts that the agent wrote, without special tokens; spaces are kept."""
         decoded: list[str] = self._tokenizer.batch_decode(actions, skip_special_tokens=True)
         return decoded
 
@@ -124,27 +126,27 @@ class Chat:
         return encoded
 
     def clean(self, text: str) -> str:
-        """Text in which a world, or a model, cannot forge the end of a turn."""
+        """Text without special tokens, which could forge the end of a turn."""
         for special in self._specials:
             text = text.replace(special, "")
         return text
 
 
-def _specials(tokenizer: Any) -> list[str]:
+def _list_specials(tokenizer: Any) -> list[str]:
     """Texts that the tokenizer reads as one special token, longest first."""
     added = {t.content for t in tokenizer.added_tokens_decoder.values() if t.special}
     return sorted(added | set(tokenizer.all_special_tokens), key=lambda text: (-len(text), text))
 
 
-def _frame(tokenizer: Any) -> tuple[str, str, tuple[str, str]]:
-    """What the template writes around the first observation, and around each next one."""
-    first = _applied(tokenizer, [{"role": "user", "content": _FIRST}])
+def _find_frame(tokenizer: Any) -> tuple[str, str, tuple[str, str]]:
+    """Text that the template puts around the first observation, and around each next one."""
+    first = _apply_template(tokenizer, [{"role": "user", "content": _FIRST}])
     dialogue = [
         {"role": "user", "content": _FIRST},
         {"role": "assistant", "content": _ACTION},
         {"role": "user", "content": _NEXT},
     ]
-    whole = _applied(tokenizer, dialogue)
+    whole = _apply_template(tokenizer, dialogue)
     if first.count(_FIRST) != 1 or whole.count(_ACTION) != 1 or whole.count(_NEXT) != 1:
         raise PermanentError(
             "spec.model.source: its chat template does not show each turn once, "
@@ -156,7 +158,7 @@ def _frame(tokenizer: Any) -> tuple[str, str, tuple[str, str]]:
 
 
 def _split_end(text: str, specials: list[str]) -> tuple[str, str]:
-    """The special token that ends the agent's turn, which it writes itself, and what follows."""
+    """The special token at the end of the agent's turn, which the agent writes, and the rest."""
     stripped = text.lstrip()
     for special in specials:
         if special and stripped.startswith(special):
@@ -164,12 +166,12 @@ def _split_end(text: str, specials: list[str]) -> tuple[str, str]:
     return "", text
 
 
-def _applied(tokenizer: Any, messages: list[dict[str, str]]) -> str:
+def _apply_template(tokenizer: Any, messages: list[dict[str, str]]) -> str:
     try:
         text: str = tokenizer.apply_chat_template(
             messages, tokenize=False, add_generation_prompt=True
         )
-    except Exception as error:  # a template is a program of its own: jinja raises what it likes
+    except Exception as error:  # a template may raise anything
         raise PermanentError(
             f"spec.model.source: its chat template fails on user and assistant turns ({error})"
         ) from None

@@ -1,8 +1,8 @@
-"""Fused layers: what a GPU trains in fewer and larger steps than the libraries take.
+"""Fused layers: LoRA layers and norms in fewer kernels than those of PEFT and transformers.
 
-PEFT computes a layer's adapter in fp32 on a widened copy of its input, and a norm of transformers
-is seven kernels. These are the same functions with the adapter's products in the model's own bf16
-and the weights in fp32, and with torch's one kernel for a norm.
+PEFT computes a layer's adapter in fp32 on a copy of its input, and a norm of transformers is seven
+kernels. Here the adapter's products are computed in the model's bf16, its weights stay in fp32, and
+a norm is one kernel of torch.
 """
 
 from __future__ import annotations
@@ -19,19 +19,21 @@ from torch.nn.functional import rms_norm
 from hansa_client.models.segments import Segments
 
 _NORMS = frozenset({"LlamaRMSNorm", "MistralRMSNorm", "Qwen2RMSNorm", "Qwen3RMSNorm"})
-"""Norms of transformers that are weight x states / root of their mean square, and no more."""
+"""Norms of transformers that are plain RMS norms."""
 
 
 @contextmanager
-def fused(wrapped: Any, *, dropout: float, segments: Segments | None = None) -> Iterator[None]:
-    """Within, a model that PEFT has wrapped computes so; with dropout its adapters stay PEFT's.
+def fuse_layers(
+    wrapped: Any, *, dropout: float, segments: Segments | None = None
+) -> Iterator[None]:
+    """Within, a model that PEFT has wrapped uses these; with dropout its adapters stay PEFT's.
 
-    With `segments` the gradients of these adapters go there, trajectory by trajectory.
+    `segments` collects the gradients of these adapters for each trajectory.
     """
     changed = [
         (layer, forward)
         for layer in wrapped.modules()
-        if (forward := _faster(layer, dropout, segments))
+        if (forward := _choose_forward(layer, dropout, segments))
     ]
     for layer, forward in changed:
         layer.forward = MethodType(forward, layer)
@@ -42,14 +44,14 @@ def fused(wrapped: Any, *, dropout: float, segments: Segments | None = None) -> 
             del layer.forward
 
 
-def _faster(
+def _choose_forward(
     layer: Any, dropout: float, segments: Segments | None
 ) -> Callable[..., torch.Tensor] | None:
-    """What a layer computes here; nothing where it stays as it is."""
+    """The replacement for a layer's forward; None where it stays as it is."""
     from peft.tuners.lora import Linear
 
     if type(layer).__name__ in _NORMS:
-        return _norm
+        return _apply_norm
     is_plain = isinstance(layer, Linear) and type(layer.base_layer) is nn.Linear
     if not is_plain or dropout:
         return None
@@ -57,24 +59,20 @@ def _faster(
         segments.covered |= {id(thin["default"].weight) for thin in (layer.lora_A, layer.lora_B)}
 
     def forward(layer: Any, states: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-        return _linear(layer, states, segments)
+        a, b = layer.lora_A["default"].weight, layer.lora_B["default"].weight
+        base, scale = layer.base_layer, layer.scaling["default"]
+        out: torch.Tensor = _FusedLora.apply(states, base.weight, base.bias, a, b, scale, segments)  # type: ignore[no-untyped-call]
+        return out
 
     return forward
 
 
-def _norm(layer: Any, states: torch.Tensor) -> torch.Tensor:
+def _apply_norm(layer: Any, states: torch.Tensor) -> torch.Tensor:
     return rms_norm(states, layer.weight.shape, layer.weight, layer.variance_epsilon)
 
 
-def _linear(layer: Any, states: torch.Tensor, segments: Segments | None) -> torch.Tensor:
-    a, b = layer.lora_A["default"].weight, layer.lora_B["default"].weight
-    base, scale = layer.base_layer, layer.scaling["default"]
-    out: torch.Tensor = _Adapted.apply(states, base.weight, base.bias, a, b, scale, segments)  # type: ignore[no-untyped-call]
-    return out
-
-
-class _Adapted(torch.autograd.Function):
-    """x·W' + s·(x·A')·B' with W frozen."""
+class _FusedLora(torch.autograd.Function):
+    """x·Wᵀ + s·(x·Aᵀ)·Bᵀ with W frozen."""
 
     @staticmethod
     def forward(

@@ -1,8 +1,8 @@
-"""KV cache in slots: keys and values of rows that grow each at its own pace, and their attention.
+"""KV cache in slots, for rows that grow independently, and attention over it.
 
-A row's keys lie one behind another in its slot, without padding, so rows of any length read and
-write side by side, and a slot is taken over by the next episode at once. A forward pass packs the
-new tokens of many rows one behind another; only attention knows where a row begins.
+Each row has a slot for its keys and values, without padding, so that rows of any length can be read
+and written in one pass, and the next episode can take over a slot at once. A forward pass packs the
+new tokens of many rows; only attention needs to know where a row begins.
 """
 
 from __future__ import annotations
@@ -27,39 +27,39 @@ class Span:
     row: int
     """Its slot."""
     start: int
-    """Tokens the row has already."""
+    """Tokens that the row has already."""
     width: int
-    """How many are new."""
+    """Number of new tokens."""
 
 
 class AttentionPlan(Protocol):
-    """Where the tokens of one forward pass go, and what each of them sees."""
+    """Where the tokens of one forward pass are stored, and to which tokens they attend."""
 
     places: torch.Tensor
-    """For each token its place among all slots' places."""
+    """Index of each token in the flattened slots."""
     positions: torch.Tensor
-    """For each token its place in its row."""
+    """Position of each token in its row."""
 
     def attend(
         self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float
     ) -> torch.Tensor:
-        """What each query sees of its own row up to itself: tokens, heads, width."""
+        """Attention of each query to its row up to itself, of shape (tokens, heads, width)."""
 
 
 class KVSlots:
-    """One layer after another: keys and values of all rows, in rooms of equal size."""
+    """Keys and values of all rows and layers, in slots of equal size."""
 
     def __init__(self, rows: int, longest: int, room: int = _FIRST_ROOM) -> None:
         self.rows = rows
         self.longest = longest
-        """Tokens that a row may come to have."""
+        """Maximum tokens of a row."""
         self.room = room
         self.plan: AttentionPlan
-        """The pass that is under way."""
+        """Plan of the current forward pass."""
         self._layers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def reserve(self, room: int) -> None:
-        """Make the rooms large enough; they at least double, so that copying stays rare."""
+        """Enlarge the slots if necessary; they at least double, so that copying stays rare."""
         if room <= self.room:
             return
         old, self.room = self.room, max(room, 2 * self.room)
@@ -78,62 +78,62 @@ class KVSlots:
         values: torch.Tensor,
         scale: float,
     ) -> torch.Tensor:
-        """Keep the new keys and values, then look: tokens, heads, width.
+        """Store the new keys and values, and attend: (tokens, heads, width).
 
-        All come as a library's layers have them: one row, heads, packed tokens, width.
+        Arguments are of shape (1, heads, packed tokens, width), as in transformers.
         """
         query, keys, values = (each[0].transpose(0, 1) for each in (query, keys, values))
         if layer not in self._layers:
-            self._layers[layer] = (self._new(keys), self._new(values))
+            self._layers[layer] = (self._allocate(keys), self._allocate(values))
         own_keys, own_values = self._layers[layer]
         own_keys.flatten(0, 1).index_copy_(0, self.plan.places, keys)
         own_values.flatten(0, 1).index_copy_(0, self.plan.places, values)
         return self.plan.attend(query, own_keys, own_values, scale)
 
-    def _new(self, like: torch.Tensor) -> torch.Tensor:
-        """An empty room for each row; zeros, since what is masked must still be finite."""
+    def _allocate(self, like: torch.Tensor) -> torch.Tensor:
+        """An empty slot for each row; zeros, since masked values must be finite, too."""
         return like.new_zeros(self.rows, self.room, *like.shape[1:])
 
 
-def plan(slots: KVSlots, spans: Sequence[Span], model: Any) -> AttentionPlan:
-    """How to read these spans on the model's device."""
+def make_plan(slots: KVSlots, spans: Sequence[Span], model: Any) -> AttentionPlan:
+    """The plan of a forward pass over these spans."""
     device = next(model.parameters()).device
     return (
-        FlashPlan.of(slots, spans, device)
-        if takes_flash(model)
+        FlashPlan.from_spans(slots, spans, device)
+        if can_use_flash(model)
         else PlainPlan(slots, spans, device)
     )
 
 
-def takes_flash(model: Any) -> bool:
-    """Whether torch's flash attention fits: on a GPU since Ampere, in half precision."""
+def can_use_flash(model: Any) -> bool:
+    """Whether torch's flash attention supports it: on a GPU since Ampere, in half precision."""
     weight = next(model.parameters())
     if weight.device.type != "cuda" or weight.dtype not in _FLASH or torch.version.hip:
         return False
-    width = head_width(model)
+    width = get_head_width(model)
     is_new = torch.cuda.get_device_capability(weight.device) >= (8, 0)
     return is_new and width <= _FLASH_WIDTH and width % 8 == 0
 
 
-def head_width(model: Any) -> int:
+def get_head_width(model: Any) -> int:
     """Size of one head of attention."""
     config = model.config.get_text_config()
     width: int | None = getattr(config, "head_dim", None)
     return int(width or config.hidden_size // config.num_attention_heads)
 
 
-def token_bytes(model: Any) -> int:
-    """Memory that the keys and values of one token take."""
+def count_token_bytes(model: Any) -> int:
+    """Bytes of the keys and values of one token."""
     config = model.config.get_text_config()
     heads: int | None = getattr(config, "num_key_value_heads", None)
     numbers = 2 * config.num_hidden_layers * (heads or config.num_attention_heads)
-    return int(numbers * head_width(model) * next(model.parameters()).element_size())
+    return int(numbers * get_head_width(model) * next(model.parameters()).element_size())
 
 
-def places(
+def find_places(
     slots: KVSlots, spans: Sequence[Span], device: torch.device
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The places among all slots of each token of these spans, and the positions in their rows."""
+    """Index of each token of these spans in the flattened slots, and its position in the row."""
     numbers = torch.tensor([(span.row, span.start, span.width) for span in spans])
     rows, starts, widths = numbers.unbind(1)
     begins = widths.cumsum(0) - widths
@@ -145,7 +145,7 @@ def places(
 
 
 class FlashPlan:
-    """A pass by one kernel that knows each row's length, so that nothing is padded or masked."""
+    """A pass by flash attention with the rows' lengths, without padding or masks."""
 
     def __init__(
         self,
@@ -161,8 +161,8 @@ class FlashPlan:
         self._begins, self._slots, self._used, self._widest = begins, slots, used, widest
 
     @classmethod
-    def of(cls, slots: KVSlots, spans: Sequence[Span], device: torch.device) -> FlashPlan:
-        """The pass that reads these spans."""
+    def from_spans(cls, slots: KVSlots, spans: Sequence[Span], device: torch.device) -> FlashPlan:
+        """The plan for these spans."""
         begins = [0]
         for span in spans:
             begins.append(begins[-1] + span.width)
@@ -170,13 +170,13 @@ class FlashPlan:
         used = [span.start + span.width for span in spans]
         bounds = torch.tensor([begins, [*first, 0], [*used, 0]], dtype=torch.int32).to(device)
         widest = max(span.width for span in spans)
-        where, positions = places(slots, spans, device)
+        where, positions = find_places(slots, spans, device)
         return cls(where, positions, bounds[0], bounds[1], bounds[2, :-1], widest)
 
     def attend(
         self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float
     ) -> torch.Tensor:
-        """What each query sees of its own row."""
+        """Attention of each query to its row."""
         attended: torch.Tensor = torch.ops.aten._flash_attention_forward(
             query,
             keys.flatten(0, 1),
@@ -197,25 +197,25 @@ class FlashPlan:
 class PlainPlan:
     """A pass by torch's general attention, on any device and in any precision.
 
-    Single tokens of most rows look together, under a mask; otherwise each row looks alone, since
-    padding would cost more than the calls.
+    Single tokens of most rows are computed together with a mask; otherwise each row is computed
+    alone, since padding would cost more than the calls.
     """
 
     def __init__(self, slots: KVSlots, spans: Sequence[Span], device: torch.device) -> None:
-        self.places, self.positions = places(slots, spans, device)
+        self.places, self.positions = find_places(slots, spans, device)
         self._spans = spans
         self._is_joint = all(one.width == 1 for one in spans) and 2 * len(spans) > slots.rows
         if self._is_joint:
-            self._join(slots, device)
+            self._prepare_joint(slots, device)
         else:
-            self._masks = [_causal(span, device) for span in spans]
+            self._masks = [_build_causal_mask(span, device) for span in spans]
 
     def attend(
         self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float
     ) -> torch.Tensor:
-        """What each query sees of its own row."""
+        """Attention of each query to its row."""
         if self._is_joint:
-            return self._jointly(query, keys, values, scale)
+            return self._attend_jointly(query, keys, values, scale)
         attended, begin = [], 0
         for span, mask in zip(self._spans, self._masks, strict=True):
             own = query[None, begin : begin + span.width].transpose(1, 2)
@@ -223,11 +223,13 @@ class PlainPlan:
             row_keys = keys[span.row, None, :end].transpose(1, 2)
             row_values = values[span.row, None, :end].transpose(1, 2)
             is_causal = mask is None and span.width > 1
-            attended.append(_attention(own, row_keys, row_values, mask, scale, is_causal)[0])
+            attended.append(
+                _compute_attention(own, row_keys, row_values, mask, scale, is_causal)[0]
+            )
             begin += span.width
         return torch.cat(attended, dim=1).transpose(0, 1)
 
-    def _join(self, slots: KVSlots, device: torch.device) -> None:
+    def _prepare_joint(self, slots: KVSlots, device: torch.device) -> None:
         self._rows = torch.tensor([span.row for span in self._spans], device=device)
         self._longest = max(span.start for span in self._spans) + 1
         last = torch.zeros(slots.rows, dtype=torch.long, device=device)
@@ -235,11 +237,11 @@ class PlainPlan:
         columns = torch.arange(self._longest, device=device)
         self._mask = (columns[None] <= last[:, None])[:, None, None]
 
-    def _jointly(
+    def _attend_jointly(
         self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float
     ) -> torch.Tensor:
         every = query.new_zeros(len(keys), *query.shape[1:]).index_copy_(0, self._rows, query)
-        attended = _attention(
+        attended = _compute_attention(
             every[:, :, None],
             keys[:, : self._longest].transpose(1, 2),
             values[:, : self._longest].transpose(1, 2),
@@ -250,7 +252,7 @@ class PlainPlan:
         return attended[:, :, 0].index_select(0, self._rows)
 
 
-def _attention(
+def _compute_attention(
     query: torch.Tensor,
     keys: torch.Tensor,
     values: torch.Tensor,
@@ -264,8 +266,8 @@ def _attention(
     )
 
 
-def _causal(span: Span, device: torch.device) -> torch.Tensor | None:
-    """Which keys the span's queries see; none where torch says it itself."""
+def _build_causal_mask(span: Span, device: torch.device) -> torch.Tensor | None:
+    """Mask of the keys for the span's queries; None where `is_causal` is enough."""
     if span.width == 1 or span.start == 0:
         return None
     keys = torch.arange(span.start + span.width, device=device)

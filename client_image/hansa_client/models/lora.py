@@ -1,7 +1,7 @@
-"""LoRA on a loaded model: its shapes, playing with an adapter merged, and training one.
+"""LoRA on a loaded model: its shapes, merging an adapter into it, and training one.
 
-PEFT decides which layers get an adapter and what the tensors are called, and `plainlora` does the
-same for the builtin model; the arrays are numpy's, as everywhere else in Hansa.
+PEFT decides which layers get an adapter and names the tensors; `builtin/lora.py` does the same for
+the builtin model. Arrays are those of NumPy, as everywhere else in Hansa.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hansa.adapter.lora import Shapes, Tensors, check_rank
-from hansa.api.aggregation import Half
 from hansa.api.spec import Adapter
+from hansa.api.strategies import Half
 from hansa.core.errors import PermanentError
 
 if TYPE_CHECKING:
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 _PREFIX = "base_model.model."
 _FOLD = 15
-"""Layers fold up to this ratio of the full product's work to that of the two thin ones."""
+"""Layers are folded up to this ratio of the weight's size to that of the two thin matrices."""
 _A, _B = ".lora_A.weight", ".lora_B.weight"
 
 
 def shapes(model: Any, adapter: Adapter) -> Shapes:
     """Shape of each tensor that PEFT would train on this model, by PEFT's names."""
-    if plain := _plain(model):
+    if plain := _find_builtin(model):
         own: Shapes = plain.shapes(model, adapter)
         return own
     wrapped = _wrap(model, adapter, on_meta=True)
-    by_name = {name: tuple(tensor.shape) for name, tensor in _state(wrapped).items()}
+    by_name = {name: tuple(tensor.shape) for name, tensor in _read_state(wrapped).items()}
     wrapped.unload()
     return by_name
 
@@ -44,7 +44,7 @@ def attach(model: Any, adapter: Adapter, tensors: Tensors) -> Any:
     """A model that trains from these tensors; `detach` gives the base back."""
     for name, array in tensors.items():
         check_rank(name, array.shape, adapter.rank)
-    if plain := _plain(model):
+    if plain := _find_builtin(model):
         _check_shapes(plain.shapes(model, adapter), tensors)
         return plain.attach(model, adapter, tensors)
     return _attach_by_peft(model, adapter, tensors)
@@ -56,7 +56,9 @@ def _attach_by_peft(model: Any, adapter: Adapter, tensors: Tensors) -> Any:
 
     wrapped = _wrap(model, adapter, on_meta=False)
     try:
-        _check_shapes({n: tuple(tensor.shape) for n, tensor in _state(wrapped).items()}, tensors)
+        _check_shapes(
+            {n: tuple(tensor.shape) for n, tensor in _read_state(wrapped).items()}, tensors
+        )
     except PermanentError:
         wrapped.unload()
         raise
@@ -65,13 +67,13 @@ def _attach_by_peft(model: Any, adapter: Adapter, tensors: Tensors) -> Any:
     return wrapped
 
 
-def plain_name(name: str) -> str:
-    """What PEFT's files call a weight, whoever wrapped the model it is a weight of."""
+def to_peft_name(name: str) -> str:
+    """The name of a weight in PEFT's files, for a model wrapped by PEFT or by Hansa."""
     return _PREFIX + name.removeprefix(_PREFIX).replace(".default.", ".")
 
 
 def train_only(wrapped: Any, half: Half) -> None:
-    """Leave one of the two matrices of every layer as it is, where a strategy wants it so."""
+    """Freeze one of the two matrices of every layer, where a strategy needs that."""
     if half == "both":
         return
     for name, weight in wrapped.named_parameters():
@@ -81,21 +83,20 @@ def train_only(wrapped: Any, half: Half) -> None:
 
 def detach(wrapped: Any) -> tuple[Any, Tensors]:
     """The base model as it was, and the trained tensors."""
-    if plain := _plain(wrapped):
+    if plain := _find_builtin(wrapped):
         return wrapped, plain.detach(wrapped)
     trained = {
         name: tensor.detach().float().cpu().numpy().copy()
-        for name, tensor in sorted(_state(wrapped).items())
+        for name, tensor in sorted(_read_state(wrapped).items())
     }
     return wrapped.unload(), trained
 
 
 @contextmanager
-def merged(model: Any, adapter: Adapter, tensors: Tensors) -> Iterator[None]:
-    """The model with the adapter added into its weights, and exactly as before afterwards.
+def merge_adapter(model: Any, adapter: Adapter, tensors: Tensors) -> Iterator[None]:
+    """Within, the adapter is merged into the model's weights, which makes generation faster.
 
-    All episodes of a round play with one adapter: added once, it costs generation nothing. The
-    original weights are kept aside, since subtracting again would leave rounding behind.
+    The original weights are kept and restored, since subtracting would leave rounding errors.
     """
     import torch
 
@@ -103,7 +104,7 @@ def merged(model: Any, adapter: Adapter, tensors: Tensors) -> Iterator[None]:
     try:
         with torch.no_grad():
             for module in sorted(name.removesuffix(_A) for name in tensors if name.endswith(_A)):
-                weight, delta = _delta(model, module, tensors, adapter.alpha / adapter.rank)
+                weight, delta = _compute_delta(model, module, tensors, adapter.alpha / adapter.rank)
                 kept.append((weight, weight.detach().clone()))
                 weight.add_(delta)
         yield
@@ -114,14 +115,14 @@ def merged(model: Any, adapter: Adapter, tensors: Tensors) -> Iterator[None]:
 
 
 @contextmanager
-def folded(wrapped: Any, adapter: Adapter) -> Iterator[None]:
-    """Within, small layers train on W + s·B·A instead of adding B·A to their output.
+def fold_layers(wrapped: Any, adapter: Adapter) -> Iterator[None]:
+    """Within, small layers compute with W + s·B·A instead of adding B·A to their output.
 
-    It is the same function. Products of rank 8 use little of a CPU, so on a layer of a few hundred
-    rows the full gradient is cheaper than the detour; on a large one it is not. Dropout is defined
-    on the detour's input, so with dropout nothing is folded.
+    It is the same function. On a CPU, products of rank 8 are inefficient, so that the full gradient
+    is cheaper for a layer of a few hundred rows. With dropout, which is defined on the input of A,
+    nothing is folded.
     """
-    kind, forward = _linear(wrapped)
+    kind, forward = _find_linear_class(wrapped)
     layers = [layer for layer in wrapped.modules() if _is_foldable(layer, kind, adapter)]
     for layer in layers:
         layer.forward = MethodType(forward, layer)
@@ -132,38 +133,38 @@ def folded(wrapped: Any, adapter: Adapter) -> Iterator[None]:
             del layer.forward
 
 
-def fastest(
+def use_fastest_layers(
     wrapped: Any, adapter: Adapter, segments: Segments | None = None
 ) -> AbstractContextManager[None]:
-    """Within, a wrapped model trains in the way that is fastest where it is.
+    """Within, a wrapped model uses the fastest layers for its device.
 
-    `segments` gets each trajectory's own gradients, where that way packs trajectories.
+    `segments` collects each trajectory's own gradients, where trajectories are packed.
     """
-    if _plain(wrapped) or next(wrapped.parameters()).device.type == "cpu":
-        return folded(wrapped, adapter)
-    from hansa_client.models.fused_layers import fused
+    if _find_builtin(wrapped) or next(wrapped.parameters()).device.type == "cpu":
+        return fold_layers(wrapped, adapter)
+    from hansa_client.models.fused_layers import fuse_layers
 
-    return fused(wrapped, dropout=adapter.dropout, segments=segments)
+    return fuse_layers(wrapped, dropout=adapter.dropout, segments=segments)
 
 
-def _plain(model: Any) -> Any:
-    """The module for the builtin model, or nothing where PEFT is needed."""
+def _find_builtin(model: Any) -> Any:
+    """The module that wraps the builtin model; None for models that need PEFT."""
     from hansa_client.models.builtin import llama, lora
 
     return lora if isinstance(model, llama.Llama) else None
 
 
-def _linear(wrapped: Any) -> tuple[Any, Any]:
-    """The class of a linear layer with an adapter, and what it computes when folded."""
-    if plain := _plain(wrapped):
+def _find_linear_class(wrapped: Any) -> tuple[Any, Any]:
+    """The class of a linear layer with an adapter, and its forward when folded."""
+    if plain := _find_builtin(wrapped):
         return plain.Linear, plain.Linear.folded
     from peft.tuners.lora import Linear
 
-    return Linear, _folded_by_peft
+    return Linear, _forward_folded
 
 
 def _check_shapes(own: Shapes, tensors: Tensors) -> None:
-    """Refuse an adapter of another base, by the first tensor that does not fit."""
+    """Refuse an adapter of another base model, naming the first tensor that does not fit."""
     for name in sorted(own.keys() | tensors.keys()):
         shape = tuple(tensors[name].shape) if name in tensors else None
         if shape == own.get(name):
@@ -189,7 +190,7 @@ def _is_foldable(layer: Any, kind: Any, adapter: Adapter) -> bool:
     return on_cpu and rows * columns <= _FOLD * adapter.rank * (rows + columns)
 
 
-def _folded_by_peft(layer: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+def _forward_folded(layer: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
     from torch.nn.functional import linear
 
     a, b = layer.lora_A["default"].weight, layer.lora_B["default"].weight
@@ -197,7 +198,7 @@ def _folded_by_peft(layer: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> t
     return linear(x, weight, layer.base_layer.bias)
 
 
-def _delta(
+def _compute_delta(
     model: Any, module: str, tensors: Tensors, scale: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """A layer's weight and what the adapter adds to it."""
@@ -244,7 +245,7 @@ def _wrap(model: Any, adapter: Adapter, *, on_meta: bool) -> Any:
         ) from error
 
 
-def _state(wrapped: Any) -> dict[str, torch.Tensor]:
+def _read_state(wrapped: Any) -> dict[str, torch.Tensor]:
     from peft import get_peft_model_state_dict
 
     state: dict[str, torch.Tensor] = get_peft_model_state_dict(wrapped, save_embedding_layers=False)

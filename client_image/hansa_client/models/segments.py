@@ -1,7 +1,7 @@
-"""Segments: the gradient of each trajectory of a packed row by itself, at LoRA's thin weights.
+"""Segments: LoRA gradients of each trajectory of a packed row.
 
-A plain backward pass adds the trajectories of a row up. Here a layer's thin products are taken
-trajectory by trajectory: they cost what the sum costs, and room for each trajectory's adapter.
+A plain backward pass adds up the trajectories of a row. Here a layer's thin products are computed
+for each trajectory, which takes as long as the sum, and memory for each trajectory's gradient.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from torch.nn.utils.rnn import pad_sequence
 
 
 class Segments:
-    """Collects them while a row is read backward; the weights themselves get no gradient."""
+    """Collects them in a backward pass; the weights themselves get no gradient."""
 
     def __init__(self) -> None:
         self.covered: set[int] = set()
-        """Weights, by identity, whose gradients come here."""
+        """Identities of the weights whose gradients are collected."""
         self._places: torch.Tensor | None = None
         self._gradients: dict[int, torch.Tensor] = {}
         self._into: Mapping[int, torch.Tensor] = {}
 
     def begin(self, lengths: Sequence[int], device: torch.device) -> None:
-        """Expect a row of trajectories of these lengths, and nothing else in it."""
+        """Expect a row of trajectories of these lengths."""
         ends = torch.tensor([0, *lengths]).cumsum(0).tolist()
         places = [torch.arange(*both) for both in pairwise(ends)]
-        # Behind the last token stands one of zeros, which fills shorter trajectories up.
+        # The index behind the last token is a token of zeros, which pads shorter trajectories.
         filled = pad_sequence(places, batch_first=True, padding_value=ends[-1])
         self._places = filled.to(device)
         self._gradients = {}
 
     @contextmanager
-    def even(self, into: Mapping[int, torch.Tensor]) -> Iterator[None]:
-        """Within, rows are of trajectories of one length, and their gradients go to these places.
+    def collect_even(self, into: Mapping[int, torch.Tensor]) -> Iterator[None]:
+        """Within, rows have trajectories of one length, and gradients are written to these tensors.
 
-        They are given by a weight's identity; the first axis of each is the trajectory.
+        Keys are the weights' identities; the first axis of each tensor is the trajectory.
         """
         self._into = into
         try:
@@ -47,23 +47,23 @@ class Segments:
 
     @torch.no_grad()
     def take(self, weight: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor) -> None:
-        """One weight's gradients: of each trajectory rows' x columns, over its own tokens."""
+        """Compute one weight's gradients: rowsᵀ·columns over the tokens of each trajectory."""
         if self._into:
             place = self._into[id(weight)]
-            # By itself such a product is a slice of the row: nothing is gathered or filled up.
+            # With equal lengths a trajectory is a slice of the row, without gather or padding.
             left, right = (each.reshape(len(place), -1, each.shape[1]) for each in (rows, columns))
             torch.bmm(left.transpose(1, 2), right, out=place)
             return
         if self._places is None:
-            raise RuntimeError("a row was read backward that nobody has begun")
-        left, right = (_with_zeros(each)[self._places] for each in (rows, columns))
+            raise RuntimeError("backward pass without a call of begin()")
+        left, right = (_append_zeros(each)[self._places] for each in (rows, columns))
         self._gradients[id(weight)] = torch.bmm(left.transpose(1, 2), right)
 
     def end(self, weights: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """The gradients of these weights: of each the first axis is the trajectory."""
+        """The gradients of these weights; the first axis of each is the trajectory."""
         taken, self._gradients, self._places = self._gradients, {}, None
         return [taken[id(weight)] for weight in weights]
 
 
-def _with_zeros(tokens: torch.Tensor) -> torch.Tensor:
+def _append_zeros(tokens: torch.Tensor) -> torch.Tensor:
     return torch.cat([tokens, tokens.new_zeros(1, tokens.shape[1])])

@@ -12,18 +12,18 @@ from hansa_client.models.kv_slots import AttentionPlan, KVSlots
 
 _NAME = "hansa_slots"
 _UNKNOWN = ("softcap", "s_aux", "position_bias", "head_mask")
-"""What some models want of attention beyond a softmax over scaled products."""
+"""Arguments of attention that are not supported here."""
 _current: list[KVSlots] = []
 
 
 class UnsupportedAttention(Exception):
-    """The model wants something of attention that slots do not do."""
+    """The model needs a kind of attention that KV slots do not support."""
 
 
 def forward(
     model: Any, slots: KVSlots, plan: AttentionPlan, tokens: torch.Tensor, last: torch.Tensor
 ) -> torch.Tensor:
-    """Logits after the tokens whose numbers are in `last`, of tokens packed as planned."""
+    """Logits after the tokens whose indexes are in `last`; tokens are packed as planned."""
     slots.plan = plan
     named = {"input_ids": tokens[None], "position_ids": plan.positions[None]}
     if hasattr(model, "reads_kv_slots"):
@@ -36,8 +36,8 @@ def forward(
 
 
 @contextmanager
-def installed(model: Any) -> Iterator[bool]:
-    """Within, the model's attention looks into slots, if it can; afterwards it is as it was."""
+def install(model: Any) -> Iterator[bool]:
+    """Within, the model's attention uses KV slots; yields whether it can."""
     if hasattr(model, "reads_kv_slots"):
         yield True
         return
@@ -67,8 +67,8 @@ def _attend(
     """Attention as transformers calls it: one row, heads, tokens, width."""
     slots = _current[0]
     if any(more.get(name) is not None for name in _UNKNOWN):
-        raise UnsupportedAttention("its attention is of its own kind")
+        raise UnsupportedAttention("unsupported arguments of attention")
     if sliding_window is not None and sliding_window < slots.longest:
-        raise UnsupportedAttention("it forgets what lies far behind")
+        raise UnsupportedAttention("unsupported sliding window")
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     return slots.attend(module.layer_idx, query, key, value, scale)[None], None

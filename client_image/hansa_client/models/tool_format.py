@@ -1,7 +1,7 @@
-"""Tools in text: how a chat with tools is told to a model whose template knows none, and read back.
+"""Tools as text, for models whose template does not support them, and parsing of tool calls.
 
 The format is that of Hermes: a call is `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`,
-what a tool gave is `<tool_response>...</tool_response>` in a turn of the user.
+and a result is `<tool_response>...</tool_response>` in a user turn.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _CALL = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|$)", re.DOTALL)
 Message = Mapping[str, Any]
 
 
-def plain(messages: Sequence[Message], tools: Sequence[Message]) -> tuple[str, list[str]]:
-    """The system's text, and what user and assistant said in turn, with tools as text."""
+def render_plain(messages: Sequence[Message], tools: Sequence[Message]) -> tuple[str, list[str]]:
+    """The system text, and the turns of user and assistant, with tools as text."""
     system = [str(message["content"]) for message in messages if message["role"] == "system"]
     if tools:
         system.append(_TOOLS + "\n".join(json.dumps(tool) for tool in tools))
@@ -33,30 +33,30 @@ def plain(messages: Sequence[Message], tools: Sequence[Message]) -> tuple[str, l
             continue
         is_agents = message["role"] == "assistant"
         if len(texts) % 2 == is_agents:
-            texts.append(said(message))
+            texts.append(render_message(message))
         elif texts:
-            texts[-1] += "\n" + said(message)
+            texts[-1] += "\n" + render_message(message)
         else:
-            texts = ["", said(message)]
+            texts = ["", render_message(message)]
     return "\n".join(system), texts
 
 
-def said(message: Message) -> str:
+def render_message(message: Message) -> str:
     """A message as text."""
     content = str(message.get("content") or "")
     if message["role"] == "tool":
         return f"<tool_response>\n{content}\n</tool_response>"
-    calls = [_call(each["function"]) for each in message.get("tool_calls") or ()]
+    calls = [_render_call(each["function"]) for each in message.get("tool_calls") or ()]
     return "\n".join([*([content] if content or not calls else []), *calls])
 
 
-def _call(function: Message) -> str:
-    call = {"name": function["name"], "arguments": arguments(function)}
+def _render_call(function: Message) -> str:
+    call = {"name": function["name"], "arguments": parse_arguments(function)}
     return f"<tool_call>\n{json.dumps(call)}\n</tool_call>"
 
 
-def arguments(function: Message) -> Any:
-    """A call's arguments as data; text that is no JSON stays text."""
+def parse_arguments(function: Message) -> Any:
+    """A call's arguments as data, or as text if they are not JSON."""
     try:
         return json.loads(function["arguments"])
     except ValueError:
@@ -64,10 +64,10 @@ def arguments(function: Message) -> Any:
 
 
 def parse(text: str, before: int) -> tuple[str, list[dict[str, Any]]]:
-    """What a model's turn says beside its calls, and the calls as OpenAI's API has them.
+    """The text of a model's turn, and its calls in the format of OpenAI's API.
 
-    A turn that is nothing but JSON with a name and arguments, which some models write, is a call,
-    too. What is no call stays text. Calls are numbered from `before` on.
+    A turn of bare JSON with a name and arguments, as some models write it, is a call, too. Invalid
+    calls stay text. Calls are numbered from `before` on.
     """
     written: list[tuple[str, Any]] = []
 
@@ -90,7 +90,7 @@ def parse(text: str, before: int) -> tuple[str, list[dict[str, Any]]]:
 
 
 def _read(text: str) -> list[tuple[str, Any]]:
-    """The calls in a JSON text; none where it is anything else."""
+    """The calls in a JSON text; empty if it is anything else."""
     try:
         data = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError):

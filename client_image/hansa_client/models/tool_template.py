@@ -1,11 +1,11 @@
-"""A chat with tools as the model's own template renders it, where that knows tools at all."""
+"""Rendering a chat with tools by the model's own template, if that supports tools."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hansa_client.models.tool_format import Message, arguments
+from hansa_client.models.tool_format import Message, parse_arguments
 
 _TOOL = "hansa_marker_tool"
 _ANSWER = "HansaAnswerText"
@@ -21,59 +21,59 @@ _PROBE = {
 
 
 def knows_tools(tokenizer: Any) -> bool:
-    """Whether a template shows the tools that it is given, and what a tool answered."""
+    """Whether a template renders tools, and the result of a call."""
     call = {"id": "call_0", "type": "function", "function": {"name": _TOOL, "arguments": "{}"}}
     messages: list[Message] = [
         {"role": "user", "content": "A question."},
         {"role": "assistant", "content": "", "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "call_0", "content": _ANSWER},
     ]
-    text = rendered(tokenizer, messages, [_PROBE], str)
+    text = render(tokenizer, messages, [_PROBE], str)
     return text is not None and text.count(_TOOL) == 2 and text.count(_ANSWER) == 1
 
 
-def rendered(
+def render(
     tokenizer: Any,
     messages: Sequence[Message],
     tools: Sequence[Message],
     clean: Callable[[str], str],
 ) -> str | None:
-    """The chat up to where the agent writes next; None where the template cannot say it."""
+    """The chat up to where the agent writes next; None where the template fails."""
     try:
         text: str = tokenizer.apply_chat_template(
-            [_cleaned(message, clean) for message in messages],
-            tools=[_cleaned(tool, clean) for tool in tools] or None,
+            [_clean_value(message, clean) for message in messages],
+            tools=[_clean_value(tool, clean) for tool in tools] or None,
             tokenize=False,
             add_generation_prompt=True,
         )
-    except Exception:  # a template is a program of its own: jinja raises what it likes
+    except Exception:  # a template may raise anything
         return None
     return text
 
 
-def continued(
+def render_continuation(
     tokenizer: Any,
     messages: Sequence[Message],
     known: int,
     tools: Sequence[Message],
     clean: Callable[[str], str],
 ) -> str | None:
-    """What the template writes behind the agent's last turn; None where it cannot say it."""
+    """The text behind the agent's last turn; None where the template fails."""
     marked = [*messages[: known - 1], {"role": "assistant", "content": _ACTION}, *messages[known:]]
-    text = rendered(tokenizer, marked, tools, clean)
+    text = render(tokenizer, marked, tools, clean)
     if text is None or text.count(_ACTION) != 1:
         return None
     return text.split(_ACTION)[1]
 
 
-def _cleaned(value: Any, clean: Callable[[str], str]) -> Any:
-    """The same, with no text in it that forges the end of a turn; arguments of calls as data."""
+def _clean_value(value: Any, clean: Callable[[str], str]) -> Any:
+    """The same with all texts cleaned, and arguments of calls as data."""
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, dict):
         if isinstance(value.get("arguments"), str) and "name" in value:
-            value = {**value, "arguments": arguments(value)}
-        return {clean(name): _cleaned(each, clean) for name, each in value.items()}
+            value = {**value, "arguments": parse_arguments(value)}
+        return {clean(name): _clean_value(each, clean) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_cleaned(each, clean) for each in value]
+        return [_clean_value(each, clean) for each in value]
     return value

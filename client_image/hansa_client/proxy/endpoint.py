@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from http import HTTPStatus
-from queue import Empty, SimpleQueue
-from typing import NamedTuple
+from queue import SimpleQueue
 
 from hansa.core.logs import get
-from hansa_client.serving import chat_request, documents
+from hansa_client.serving import chat_request, documents, wire
 from hansa_client.serving.chat_request import ChatRequest
-from hansa_client.serving.documents import Document, Spoken
-from hansa_client.serving.errors import ClientGone, OpenAIError, refused
+from hansa_client.serving.documents import AnswerMessage, Document
+from hansa_client.serving.errors import OpenAIError, reject_field
 from hansa_client.serving.handler import ChatHandler
 from hansa_client.serving.metrics import Metrics
-from hansa_client.serving.server import ChatServer
+from hansa_client.serving.server import ChatServer, Service
 
 MODEL = "agent"
-"""The model's name; requests may call it anything."""
-LOOK_SECONDS = 0.25
-"""How often a waiting request looks whether its client is still there."""
+"""The model's name; requests may use any other."""
 _POLL_SECONDS = 0.02
-_OTHERS_WORD = ("tool_choice", "response_format", "reasoning_effort", "parallel_tool_calls")
-"""Fields that cannot be kept here: what the model makes of the chat is what it is trained on."""
-
-
-class HttpAnswer(NamedTuple):
-    """What a request is answered with."""
-
-    spoken: Spoken
-    """What the model said."""
-    is_cut: bool
-    """Whether its turn had no more tokens."""
+_UNUSED = ("tool_choice", "response_format", "reasoning_effort", "parallel_tool_calls")
+"""Fields without effect here: the model is trained on whatever it answers to the chat."""
 
 
 class RecordedRequest:
@@ -41,55 +30,48 @@ class RecordedRequest:
 
     def __init__(self, request: ChatRequest) -> None:
         self.request = request
-        self._answers: SimpleQueue[HttpAnswer | None] = SimpleQueue()
-        self._about = documents.about(request.model)
+        self._answers: SimpleQueue[tuple[AnswerMessage | None, bool]] = SimpleQueue()
+        self._about = documents.make_header(request.model)
 
-    def answer(self, answer: HttpAnswer | None) -> None:
-        """Let whoever asked go on; nothing: the episode is over."""
-        self._answers.put(answer)
+    def answer(self, spoken: AnswerMessage | None, *, is_cut: bool = False) -> None:
+        """Answer the request, cut at the limit of tokens or not; None: the episode is over."""
+        self._answers.put((spoken, is_cut))
 
-    def whole(self, is_gone: Callable[[], bool]) -> Document:
+    def make_document(self, is_gone: Callable[[], bool]) -> Document:
         """The answer in one document."""
         spoken, is_cut = self._wait(is_gone)
-        choice = documents.choice(0, spoken.message(), spoken.reason(is_stopped=not is_cut))
-        return documents.whole(self._about, [choice], documents.usage(0, 0))
+        reason = spoken.find_finish_reason(is_stopped=not is_cut)
+        choice = documents.make_choice(0, spoken.to_message(), reason)
+        return documents.make_completion(self._about, [choice], documents.make_usage(0, 0))
 
-    def chunks(self, is_gone: Callable[[], bool]) -> Iterator[Document]:
+    def make_chunks(self, is_gone: Callable[[], bool]) -> Iterator[Document]:
         """The answer as a stream of one piece."""
-        yield documents.chunk(self._about, 0, {"role": "assistant", "content": ""})
+        yield documents.make_chunk(self._about, 0, {"role": "assistant", "content": ""})
         spoken, is_cut = self._wait(is_gone)
-        yield documents.chunk(self._about, 0, spoken.delta())
-        reason = spoken.reason(is_stopped=not is_cut)
-        yield documents.chunk(self._about, 0, {}, reason=reason)
+        yield documents.make_chunk(self._about, 0, spoken.to_delta())
+        reason = spoken.find_finish_reason(is_stopped=not is_cut)
+        yield documents.make_chunk(self._about, 0, {}, reason=reason)
         if self.request.include_usage:
-            usage = {"choices": [], "usage": documents.usage(0, 0)}
-            yield {**documents.chunk(self._about, 0, {}), **usage}
+            usage = {"choices": [], "usage": documents.make_usage(0, 0)}
+            yield {**documents.make_chunk(self._about, 0, {}), **usage}
 
     def cancel(self) -> None:
-        """Its turn is played all the same: what the model wrote, it wrote."""
+        """Nothing to free: the turn is recorded even when its client has disconnected."""
 
-    def _wait(self, is_gone: Callable[[], bool]) -> HttpAnswer:
-        while True:
-            try:
-                answer = self._answers.get(timeout=LOOK_SECONDS)
-            except Empty:
-                if is_gone():
-                    raise ClientGone from None
-                continue
-            if answer is None:
-                raise over()
-            return answer
+    def _wait(self, is_gone: Callable[[], bool]) -> tuple[AnswerMessage, bool]:
+        spoken, is_cut = wire.wait_for(self._answers, is_gone, until=math.inf)
+        if spoken is None:
+            raise make_over_error()
+        return spoken, is_cut
 
 
-def over() -> OpenAIError:
-    """What is said to a harness that goes on asking."""
+def make_over_error() -> OpenAIError:
+    """What a harness gets that sends requests after the end."""
     return OpenAIError(HTTPStatus.SERVICE_UNAVAILABLE, "the episode is over")
 
 
-class Recorder:
+class Recorder(Service):
     """Takes requests in, for one episode."""
-
-    is_alive = True
 
     def __init__(self, tell: Callable[[RecordedRequest], None]) -> None:
         self.metrics = Metrics()
@@ -103,28 +85,13 @@ class Recorder:
         """The one model."""
         return (MODEL,)
 
-    def check(self, name: str) -> None:
-        """Raise ApiError where it is asked after another."""
-        if name != MODEL:
-            raise OpenAIError(HTTPStatus.NOT_FOUND, f"got another model, expected {MODEL}")
-
-    def digest(self, name: str) -> str:
-        """What it is trained to is nobody's affair here."""
-        return ""
-
-    def change_adapters(self, body: bytes, *, is_unloaded: bool) -> str:
-        """Refused: an episode is played by one model."""
-        raise OpenAIError(
-            HTTPStatus.NOT_FOUND, "got another path, expected that of chat completions"
-        )
-
     def parse(self, body: bytes) -> ChatRequest:
         """The request in a body."""
-        request = chat_request.parse(body, _OTHERS_WORD)
+        request = chat_request.parse(body, _UNUSED)
         if request.n != 1:
-            raise refused("n", f"got {request.n}, expected 1: an episode goes one way")
+            raise reject_field("n", f"got {request.n}, expected 1: an episode goes one way")
         if request.top_logprobs is not None:
-            raise refused("logprobs", "got true, expected false: they are not recorded")
+            raise reject_field("logprobs", "got true, expected false: they are not recorded")
         return request
 
     def begin(self, request: ChatRequest) -> RecordedRequest:
@@ -132,13 +99,13 @@ class Recorder:
         exchange = RecordedRequest(request)
         with self._lock:
             if self._is_over:
-                raise over()
+                raise make_over_error()
             self._open.append(exchange)
         self._tell(exchange)
         return exchange
 
     def close(self) -> None:
-        """Answer nobody any more."""
+        """Refuse all requests from now on, and those that wait."""
         with self._lock:
             self._is_over = True
             for exchange in self._open:
@@ -146,7 +113,7 @@ class Recorder:
 
 
 class RecordingEndpoint:
-    """A recorder behind a port of this machine, and a key that opens it."""
+    """A recorder behind a local port, and the API key for it."""
 
     def __init__(self, tell: Callable[[RecordedRequest], None]) -> None:
         self._recorder = Recorder(tell)
@@ -158,7 +125,7 @@ class RecordingEndpoint:
         threading.Thread(target=self._server.serve_forever, kwargs=loop, daemon=True).start()
 
     def close(self) -> None:
-        """Refuse what comes from now on, and free the port."""
+        """Refuse further requests, and free the port."""
         self._recorder.close()
         self._server.shutdown()
         self._server.server_close()

@@ -1,4 +1,4 @@
-"""A harness at work: started as a command or called by its URL, until it says how the task went."""
+"""Harnesses: agents that are started as a command or called by URL, and return a result."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 from hansa.api.assignment import ENV_HARNESS_LOG, ENV_WORLD_COMMANDS
@@ -26,18 +26,18 @@ from hansa_worlds import OptionError
 MOST_BYTES = 2**16
 """Of a result."""
 CLOSE_SECONDS = 20.0
-"""How long a harness that is ended may take to be gone."""
+"""How long a harness may take to end when it is closed."""
 _PASSED = (
     *("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "PYTHONPATH", "VIRTUAL_ENV", "SSL_CERT_FILE"),
     *("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"),
 )
-"""Variables that a harness is given of the client's own: all others may be credentials."""
+"""Environment variables that a harness inherits: all others may be credentials."""
 _RESULT = "result.json"
 _FITS = 'expected {"success": true} or {"success": false}, and a number as "score" if there is one'
 
 
 @dataclass(frozen=True, kw_only=True)
-class Errand:
+class HarnessRequest:
     """What a harness is asked to do."""
 
     base_url: str
@@ -51,8 +51,8 @@ class Errand:
     seed: int
     """Seed of the episode."""
 
-    def environ(self) -> dict[str, str]:
-        """As a command reads it."""
+    def to_environ(self) -> dict[str, str]:
+        """As environment variables of a command."""
         return {
             "OPENAI_BASE_URL": self.base_url,
             "OPENAI_API_KEY": self.api_key,
@@ -61,16 +61,9 @@ class Errand:
             "HANSA_SEED": str(self.seed),
         }
 
-    def document(self) -> bytes:
-        """As a URL is sent it."""
-        fields = {
-            "base_url": self.base_url,
-            "api_key": self.api_key,
-            "model": self.model,
-            "task": self.task,
-            "seed": self.seed,
-        }
-        return json.dumps(fields).encode()
+    def to_document(self) -> bytes:
+        """As the body of a request."""
+        return json.dumps(asdict(self)).encode()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,13 +78,6 @@ class HarnessExit:
     """Why that does not count; empty: it does."""
 
 
-class Harness(Protocol):
-    """One at work."""
-
-    def close(self) -> None:
-        """End it, if it has not ended."""
-
-
 Tell = Callable[[HarnessExit], None]
 """Called once, by a thread of the harness, when it has ended."""
 
@@ -99,7 +85,7 @@ Tell = Callable[[HarnessExit], None]
 class Command:
     """A program of this machine, in a session of its own."""
 
-    def __init__(self, command: Sequence[str], errand: Errand, tell: Tell) -> None:
+    def __init__(self, command: Sequence[str], errand: HarnessRequest, tell: Tell) -> None:
         program = shutil.which(command[0])
         if not program:
             raise OptionError(
@@ -114,7 +100,7 @@ class Command:
         with Path(os.environ.get(ENV_HARNESS_LOG) or os.devnull).open("ab") as log:
             self._process = subprocess.Popen(
                 [*keep, program, *command[1:]],
-                env=own | errand.environ(),
+                env=own | errand.to_environ(),
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -151,19 +137,19 @@ class Command:
 class Call:
     """A harness that runs already: one request, whose answer is the result."""
 
-    def __init__(self, url: str, errand: Errand, tell: Tell, seconds: float) -> None:
+    def __init__(self, url: str, errand: HarnessRequest, tell: Tell, seconds: float) -> None:
         parts = urlsplit(url)
         kinds = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
         self._connection = kinds[parts.scheme](parts.netloc, timeout=seconds)
         self._path = parts.path or "/"
         self._tell = tell
         self._is_closed = False
-        arguments = (errand.document(),)
+        arguments = (errand.to_document(),)
         self._thread = threading.Thread(target=self._ask, args=arguments, daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Hang up: a harness of good manners ends the episode then."""
+        """Close the connection, upon which the harness should end the episode."""
         self._is_closed = True
         self._connection.close()
 
@@ -174,7 +160,7 @@ class Call:
             answer = self._connection.getresponse()
             data = answer.read(MOST_BYTES + 1)
         except (OSError, http.client.HTTPException, AttributeError, ValueError) as error:
-            if not self._is_closed:  # its socket is taken away under it then
+            if not self._is_closed:  # `close` has closed its socket then
                 self._tell(HarnessExit(fault=f"options.url: no answer ({type(error).__name__})"))
             return
         if answer.status != http.client.OK:
@@ -185,7 +171,7 @@ class Call:
 
 
 def read_result(data: bytes, where: str) -> HarnessExit:
-    """What a harness says of its episode; its own words never go further than here."""
+    """The result of an episode; other text of the harness is never passed on."""
     try:
         document = json.loads(data) if len(data) <= MOST_BYTES else None
     except (ValueError, RecursionError):
@@ -205,10 +191,10 @@ def read_result(data: bytes, where: str) -> HarnessExit:
 def check_allowed(command: Sequence[str]) -> None:
     """Refuse a command that the machine's or the image's owner has not allowed.
 
-    Options are data of a manifest, which somebody else may have written.
+    Options come from a manifest, which another party may have written.
     """
     given = os.environ.get(ENV_WORLD_COMMANDS, "")
-    allowed = [_words(each) for each in given.split(",")]
+    allowed = [_split_words(each) for each in given.split(",")]
     if any(words and list(command[: len(words)]) == words for words in allowed):
         return
     raise OptionError(
@@ -217,7 +203,7 @@ def check_allowed(command: Sequence[str]) -> None:
     )
 
 
-def _words(command: str) -> list[str]:
+def _split_words(command: str) -> list[str]:
     """A command's words as a shell reads them; none where its quotes have no end."""
     try:
         return shlex.split(command)

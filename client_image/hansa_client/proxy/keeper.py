@@ -1,8 +1,8 @@
-"""Keeps one harness: runs it, and ends all that it has started when it ends or its client does.
+"""Supervises one harness: runs it, and kills all its descendants when it or the client ends.
 
-A program of its own without imports from Hansa, so that it starts at once and outlives a client
+A program of its own without imports from Hansa, so that it starts quickly and outlives a client
 that is killed with -9: the client holds the other end of its standard input, and when that closes,
-nothing of the harness is left, nor its folder.
+all processes of the harness are killed, and its folder is removed.
 """
 
 import ctypes
@@ -23,7 +23,7 @@ _SWEEP_SECONDS = 0.01
 
 def main(folder: str, command: list[str]) -> int:
     """Run the command; its exit status, 128 and the signal where one ended it."""
-    if sys.platform.startswith("linux"):  # whose parents end, they become this process's children
+    if sys.platform.startswith("linux"):  # orphaned descendants become children of this process
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
         harness = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
@@ -39,7 +39,7 @@ def main(folder: str, command: list[str]) -> int:
 
     threading.Thread(target=watch, daemon=True).start()
     code = harness.wait()
-    sweep(harness.pid)
+    kill_descendants(harness.pid)
     if is_left.is_set():
         shutil.rmtree(folder, ignore_errors=True)
     return code if code >= 0 else 128 - code
@@ -53,11 +53,11 @@ def kill_group(group: int) -> None:
         return
 
 
-def sweep(group: int) -> None:
-    """Kill whatever the harness has left, those too that made groups of their own."""
+def kill_descendants(group: int) -> None:
+    """Kill all descendants, also those in process groups of their own."""
     kill_group(group)
     for _ in range(_SWEEPS):
-        for child in children():
+        for child in list_children():
             try:
                 os.kill(child, signal.SIGKILL)
             except OSError:
@@ -70,7 +70,7 @@ def sweep(group: int) -> None:
         time.sleep(_SWEEP_SECONDS)
 
 
-def children() -> list[int]:
+def list_children() -> list[int]:
     """Processes whose parent this one is; where the system does not say, none."""
     try:
         listed = Path(f"/proc/self/task/{os.getpid()}/children").read_text()

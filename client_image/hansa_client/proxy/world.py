@@ -1,11 +1,11 @@
-"""World `proxy`: an agent of one's own plays, and Hansa's model answers for it.
+"""World `proxy`: the user's own agent plays, and Hansa's model answers its requests.
 
     options:
       command: [python, my_agent.py]         # or url: http://127.0.0.1:9000/play
       train: [2000, 10000]
 
-For each episode a harness gets a task and the address of a recording endpoint. It asks the model
-through it, as it would ask any OpenAI-compatible server, and says at its end whether it succeeded.
+For each episode a harness gets a task and the URL of a recording endpoint. It sends its requests
+there, as to any OpenAI-compatible server, and reports at its end whether it succeeded.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, ClassVar, NoReturn
 from urllib.parse import urlsplit
 
 from hansa_client.models import tool_format
-from hansa_client.proxy.harness import Call, Command, Errand, Harness, HarnessExit, check_allowed
+from hansa_client.proxy.harness import Call, Command, HarnessExit, HarnessRequest, check_allowed
 from hansa_worlds import NoPlayer, Observation, Options, Prompt, Split, Task, TaskList, World
 from hansa_worlds.errors import WorldDown
-from hansa_worlds.seeds import check_apart, read_seeds
+from hansa_worlds.seeds import check_disjoint, read_seeds
 
 if TYPE_CHECKING:
     from hansa_client.proxy.endpoint import RecordedRequest, RecordingEndpoint
-    from hansa_client.serving.documents import Spoken
+    from hansa_client.serving.documents import AnswerMessage
 
 NUMBERS: dict[Split, tuple[int, int]] = {
     "test": (0, 1_000),
@@ -34,9 +34,9 @@ NUMBERS: dict[Split, tuple[int, int]] = {
 
 
 class Proxy(World):
-    """Lets an agent of one's own play; equal seeds give equal episodes as far as it does so.
+    """Runs the user's agent; equal seeds give equal episodes if the agent is deterministic.
 
-    A request that continues the chat of the one before it grows the episode. Any other chat is
+    A request that continues the chat of the previous one extends the episode. Any other chat is
     read anew, and is a sequence of its own for the learner.
     """
 
@@ -55,25 +55,25 @@ class Proxy(World):
             given = "both" if self._url else "neither"
             read.refuse("command, options.url", given, "one of them")
         read.finish()
-        check_apart(self._numbers, "number")
+        check_disjoint(self._numbers, "number")
         if self._command:
             check_allowed(self._command)
         self._events: SimpleQueue[RecordedRequest | HarnessExit] = SimpleQueue()
         self._endpoint: RecordingEndpoint | None = None
-        self._harness: Harness | None = None
+        self._harness: Command | Call | None = None
         self._asked: RecordedRequest | None = None
         self._chat: tuple[Mapping[str, object], ...] = ()
         self._tools: tuple[Mapping[str, object], ...] = ()
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        """The numbers of a split; what each stands for is the harness's own affair."""
+        """The numbers of a split; the harness decides what each stands for."""
         numbers = self._numbers[split]
         return TaskList(
             len(numbers), lambda at: Task(f"task-{numbers[at]}", split, (str(numbers[at]),))
         )
 
     def start(self, task: Task) -> Observation:
-        """Start a harness; the first observation is the first that it asks the model."""
+        """Start a harness; the first observation is its first request."""
         from hansa_client.proxy.endpoint import MODEL, RecordingEndpoint
 
         self.close()
@@ -82,7 +82,7 @@ class Proxy(World):
         self._events = SimpleQueue()
         tell = self._events.put
         self._endpoint = RecordingEndpoint(tell)
-        errand = Errand(
+        errand = HarnessRequest(
             base_url=self._endpoint.base_url,
             api_key=self._endpoint.api_key,
             model=MODEL,
@@ -94,34 +94,33 @@ class Proxy(World):
         else:
             most = (self.max_turns + 1) * self._seconds
             self._harness = Call(self._url, errand, tell, most)
-        event = self._next()
+        event = self._wait_for_event()
         if isinstance(event, HarnessExit):
-            self._break(event.fault or "the harness ended before it asked the model anything")
-        return self._observed(event)
+            self._fail(event.fault or "the harness ended before it asked the model anything")
+        return self._observe(event)
 
     def step(self, action: str) -> Observation:
-        """Answer the harness with what the model wrote, and wait for what it does with it."""
-        from hansa_client.proxy.endpoint import HttpAnswer
-        from hansa_client.serving.documents import Spoken
+        """Answer the harness with what the model wrote, and wait for its next request."""
+        from hansa_client.serving.documents import AnswerMessage
 
         if self._done or not self._asked:
             return Observation("The episode is over.", 0.0, True)
         self._turns += 1
         exchange, self._asked = self._asked, None
-        spoken = Spoken.of(exchange.request, action)
-        self._note(exchange, spoken)
-        exchange.answer(HttpAnswer(spoken, self.is_cut))
-        event = self._next()
+        spoken = AnswerMessage.parse(exchange.request, action)
+        self._remember_chat(exchange, spoken)
+        exchange.answer(spoken, is_cut=self.is_cut)
+        event = self._wait_for_event()
         called = tuple(spoken.calls)
         if isinstance(event, HarnessExit):
             if event.fault:
-                self._break(event.fault)
+                self._fail(event.fault)
             self._done, self._success = True, event.success
             return Observation("", event.score, True, called=called)
         if self._turns >= self.max_turns:
             self._done = True
             return Observation("", 0.0, True, called=called)
-        return self._observed(event, called)
+        return self._observe(event, called)
 
     def close(self) -> None:
         """End the harness, with all that it has started, and its endpoint."""
@@ -143,22 +142,22 @@ class Proxy(World):
     def _act(self, action: str) -> Observation:
         raise NotImplementedError  # `step` does it
 
-    def _next(self) -> RecordedRequest | HarnessExit:
-        """What the harness does next, if it does anything in time."""
+    def _wait_for_event(self) -> RecordedRequest | HarnessExit:
+        """The harness's next request, or its end, within the timeout."""
         try:
             return self._events.get(timeout=self._seconds)
         except Empty:
-            self._break(
+            self._fail(
                 "the harness neither asked the model nor ended within "
                 f"{self._seconds:g} s (options.timeout_seconds)"
             )
 
-    def _observed(
+    def _observe(
         self, exchange: RecordedRequest, called: tuple[Mapping[str, object], ...] = ()
     ) -> Observation:
         self._asked = exchange
         request = exchange.request
-        known = self._known(request.messages, request.tools)
+        known = self._count_known(request.messages, request.tools)
         prompt = Prompt(
             messages=request.messages,
             known=known,
@@ -166,29 +165,31 @@ class Proxy(World):
             stop=request.stop,
             max_tokens=request.max_tokens,
         )
-        text = "\n".join(tool_format.said(message) for message in request.messages[known:])
+        text = "\n".join(
+            tool_format.render_message(message) for message in request.messages[known:]
+        )
         return Observation(text, prompt=prompt, called=called)
 
-    def _known(
+    def _count_known(
         self,
         messages: tuple[Mapping[str, object], ...],
         tools: tuple[Mapping[str, object], ...],
     ) -> int:
-        """How many messages the model has read and written as they stand there; 0: not all."""
+        """How many messages the model has read or written already; 0 where the chat is another."""
         known = len(self._chat)
         goes_on = messages[:known] == self._chat and tools == self._tools
         is_fed = all(message["role"] != "assistant" for message in messages[known:])
         return known if goes_on and is_fed else 0
 
-    def _note(self, exchange: RecordedRequest, spoken: Spoken) -> None:
-        """Remember the chat as the next request has it, if the harness only adds to it."""
+    def _remember_chat(self, exchange: RecordedRequest, spoken: AnswerMessage) -> None:
+        """Remember the chat as the next request has it, if the harness only appends to it."""
         answer: dict[str, object] = {"role": "assistant", "content": spoken.content}
         if spoken.calls:
             answer["tool_calls"] = list(spoken.calls)
         self._chat = (*exchange.request.messages, answer)
         self._tools = exchange.request.tools
 
-    def _break(self, why: str) -> NoReturn:
+    def _fail(self, why: str) -> NoReturn:
         self._done = True
         raise WorldDown(why)
 

@@ -1,8 +1,8 @@
 """Playing episodes together: worlds speak, the model answers, until all are done.
 
-Each row plays at its own pace: whoever has ended a turn acts and reads on while others still write,
-and the next episode takes a row over as soon as one is done. An episode in which the world fails
-is dropped and counted, and the others go on.
+Each row plays at its own pace: one that has ended its turn acts and reads while others still write,
+and the next episode takes a row as soon as it is free. An episode in which the world fails is
+dropped and counted, and the others continue.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_LENGTH", "EpisodeJob", "Played", "Progress", "RolloutConfig", "play"]
 
 PATIENCE = 4
-"""One row in this many ends its turn before any acts: reading them singly costs more."""
+"""One in this many rows ends its turn before any acts: reading rows singly costs more."""
 MAX_LENGTH = 4096
 """Tokens of an episode where no manifest says otherwise."""
 
@@ -55,7 +55,7 @@ class Played:
 Progress = Callable[[int, int], None]
 """Told the episodes done so far and the successes among them."""
 Decoders = Callable[["Base", int, RolloutConfig], AbstractContextManager["Decoder"]]
-"""Makes whoever writes the turns of so many rows."""
+"""Makes the decoder that writes the turns of a number of rows."""
 
 
 def play(
@@ -66,7 +66,7 @@ def play(
     progress: Progress = lambda done, successes: None,
     decoders: Decoders | None = None,
 ) -> Played:
-    """Play all jobs; episodes come back in the jobs' order, whoever was played together.
+    """Play all jobs; episodes are returned in the order of the jobs.
 
     `decoders` makes another decoder than the model's own fastest.
 
@@ -74,11 +74,14 @@ def play(
     """
     if not jobs:
         return Played([], 0)
-    make_decoder = decoders or _fastest()
+    if decoders is None:
+        from hansa_client.decoding.choose import open_decoder  # imports torch
+
+        decoders = open_decoder
     tally = FaultTally(len(jobs), how.max_broken)
     rows = min(how.batch_episodes, len(jobs))
-    with make_decoder(base, rows, how) as decoder, WorldPool(make_world, how, rows) as worlds:
-        live = _Game(base, decoder, worlds, tally, progress).play(jobs)
+    with decoders(base, rows, how) as decoder, WorldPool(make_world, how, rows) as worlds:
+        live = _EpisodeBatch(base, decoder, worlds, tally, progress).play(jobs)
     _check_room(base, live, how)
     return Played(
         [episode.as_episode() for episode in live if not episode.fault],
@@ -89,14 +92,7 @@ def play(
     )
 
 
-def _fastest() -> Decoders:
-    """The model's own decoder; torch is imported only now."""
-    from hansa_client.decoding.choose import decoding
-
-    return decoding
-
-
-class _Game:
+class _EpisodeBatch:
     """The episodes under way, by row."""
 
     def __init__(
@@ -118,7 +114,7 @@ class _Game:
         while waiting or self._playing:
             fresh = self._begin(waiting)
             live += fresh.values()
-            self._worlds.each(LiveEpisode.start, list(fresh.values()))
+            self._worlds.run_each(LiveEpisode.start, list(fresh.values()))
             answering |= self._observe(fresh, first=True)
             if answering:
                 rows = sorted(answering.items())
@@ -126,7 +122,7 @@ class _Game:
             if not self._playing:
                 continue
             acting = self._write()
-            self._worlds.each(LiveEpisode.act, list(acting.values()))
+            self._worlds.run_each(LiveEpisode.act, list(acting.values()))
             answering = self._observe(acting, first=False)
         return live
 
@@ -142,7 +138,7 @@ class _Game:
     def _write(self) -> dict[int, LiveEpisode]:
         """Let the model write until turns are over; the episodes whose turns are."""
         written = self._decoder.write(1 if self._worlds.waits else PATIENCE)
-        texts = self._chat.texts([tokens for _, tokens in written])
+        texts = self._chat.decode_all([tokens for _, tokens in written])
         for (row, tokens), text in zip(written, texts, strict=True):
             episode, note = self._playing[row], self._decoder.notes.get(row)
             if note is None:
@@ -154,24 +150,28 @@ class _Game:
         return {row: self._playing[row] for row, _ in written}
 
     def _observe(self, episodes: dict[int, LiveEpisode], *, first: bool) -> dict[int, LiveEpisode]:
-        """Take in what the worlds said; the episodes that go on, while the others leave."""
+        """Record the observations; returns the episodes that continue, and ends the others."""
         for episode in episodes.values():
             if episode.fault:
                 self._tally.add(episode.world, episode.fault)
         going = [episode for episode in episodes.values() if not episode.done]
-        for episode, tokens in zip(going, self._tokens(going, first=first), strict=True):
+        for episode, tokens in zip(
+            going, self._encode_observations(going, first=first), strict=True
+        ):
             # An action that was cut has no end: the model reads one, but is not trained on it.
             is_cut = not episode.begins and episode.pending[-1] not in self._chat.stops
             episode.observe([self._chat.end, *tokens] if is_cut else tokens)
         self._end({row: episode for row, episode in episodes.items() if episode.done})
         return {row: episode for row, episode in episodes.items() if not episode.done}
 
-    def _tokens(self, episodes: Sequence[LiveEpisode], *, first: bool) -> list[list[int]]:
+    def _encode_observations(
+        self, episodes: Sequence[LiveEpisode], *, first: bool
+    ) -> list[list[int]]:
         """What each episode's model reads next."""
         texts = [episode.observation for episode in episodes if not episode.prompt]
-        plain = iter(self._chat.observations(texts, first=first))
+        plain = iter(self._chat.encode_observations(texts, first=first))
         return [
-            self._chat.conversation(episode.prompt) if episode.prompt else next(plain)
+            self._chat.encode_conversation(episode.prompt) if episode.prompt else next(plain)
             for episode in episodes
         ]
 
@@ -187,15 +187,15 @@ class _Game:
 
 
 def _check_room(base: Base, episodes: Sequence[LiveEpisode], how: RolloutConfig) -> None:
-    """Refuse to go on where no task can even begin: it would look like an agent without skill.
+    """Refuse when every first observation is too long: it would look like an agent without skill.
 
-    In private that would tell of them.
+    With privacy nothing is raised, since the error would reveal the tasks' lengths.
     """
     if how.private or not all(episode.too_long for episode in episodes):
         return
     shortest = min(episode.too_long for episode in episodes)
     raise PermanentError(
         f"spec.training.maxLength: got {how.max_length} tokens for an episode (the model has "
-        f"{base.longest(2**31)} positions), expected more than {shortest}: the first observation "
-        "of every task is longer"
+        f"{base.cap_length(2**31)} positions), expected more than {shortest}: the first "
+        "observation of every task is longer"
     )

@@ -10,13 +10,12 @@ import contextlib
 import math
 import traceback
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 
 from hansa.core.errors import WorldBroken
 from hansa.core.text import shorten
-from hansa_worlds import Observation, OptionError, Prompt, World, WorldDown, WorldError
+from hansa_worlds import Observation, OptionError, World, WorldDown, WorldError
 
 MOST_VIOLATIONS = 10**9
 _SHOWN = 3
@@ -36,36 +35,26 @@ class Fault:
     place: str
     """File inside its package, and line: `tickets/world.py:41`."""
     said: str = ""
-    """A sentence that is known to hold nothing of the episode."""
+    """A sentence without any text of the episode."""
     is_world: bool = True
-    """Whether the world failed, or who writes the agent's turns."""
+    """True: the world failed; False: the endpoint that writes the agent's turns."""
 
     def __str__(self) -> str:
         return f"{self.kind} at {self.place}" + (f" ({self.said})" if self.said else "")
 
 
-@dataclass(frozen=True)
-class WorldAnswer:
-    """What a world answered, as plain data."""
+@dataclass(frozen=True, kw_only=True)
+class WorldAnswer(Observation):
+    """A checked observation, and where the episode stands after it."""
 
-    text: str
-    """What the agent reads next."""
-    reward: float
-    """What its last action earned."""
-    done: bool
-    """Whether the episode is over."""
     success: bool
     """Whether its goal is reached."""
-    prompt: Prompt | None = None
-    """The chat to read instead of the text."""
-    called: Sequence[Mapping[str, object]] = ()
-    """Tools that the last action called."""
     violations: int | None = None
     """How often the episode has broken a rule so far; None: its world has none."""
 
 
-def checked(answer: object, world: World) -> WorldAnswer:
-    """A world's answer; what does not fit raises here, where it costs no more than its episode."""
+def check_answer(answer: object, world: World) -> WorldAnswer:
+    """A world's answer; an invalid one raises here, and costs no more than its episode."""
     if not isinstance(answer, Observation) or not isinstance(answer.text, str):
         raise BadAnswer("its answer is no Observation with text")
     if not _is_number(answer.reward):
@@ -73,19 +62,19 @@ def checked(answer: object, world: World) -> WorldAnswer:
     try:
         answer.text.encode()
     except UnicodeEncodeError:
-        raise BadAnswer("its text is no valid Unicode") from None
+        raise BadAnswer("its text is not valid Unicode") from None
     return WorldAnswer(
-        answer.text,
-        float(answer.reward),
-        bool(answer.done),
-        bool(world.success),
-        answer.prompt,
-        answer.called,
-        _violations(world),
+        text=answer.text,
+        reward=float(answer.reward),
+        done=bool(answer.done),
+        prompt=answer.prompt,
+        called=answer.called,
+        success=bool(world.success),
+        violations=_read_violations(world),
     )
 
 
-def _violations(world: World) -> int | None:
+def _read_violations(world: World) -> int | None:
     if not world.has_rules:
         return None
     count = world.violations
@@ -95,7 +84,7 @@ def _violations(world: World) -> int | None:
 
 
 def _is_number(reward: object) -> bool:
-    """Whether it is finite: numpy's numbers are, too."""
+    """Whether it is a finite number, of Python or NumPy."""
     try:
         return math.isfinite(reward)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
@@ -103,36 +92,36 @@ def _is_number(reward: object) -> bool:
 
 
 def close(world: World) -> None:
-    """Give back what a world holds; its episodes are over, so a failure changes nothing."""
+    """Close a world; its episodes are over, so a failure is ignored."""
     with contextlib.suppress(Exception):
         world.close()
 
 
-def of(error: BaseException, world: World) -> Fault:
-    """What may be said of an exception: its type, and the deepest line of the world's own package.
+def describe_fault(error: BaseException, world: World) -> Fault:
+    """The public part of an exception: its type, and the deepest line of the world's own package.
 
     A fault deep in a library is placed where the world called it, which is what its author can fix.
     """
     package = type(world).__module__.partition(".")[0]
     frames = list(traceback.walk_tb(error.__traceback__))
-    own = [(f, line) for f, line in frames if _module(f).partition(".")[0] == package]
+    own = [(f, line) for f, line in frames if _get_module(f).partition(".")[0] == package]
     if isinstance(error, BadAnswer) or not frames:
         where = f"{type(world).__module__}.{type(world).__qualname__}"
     else:
-        where = _place(*(own or frames)[-1])
+        where = _locate(*(own or frames)[-1])
     public = isinstance(error, BadAnswer | OptionError | WorldDown)
     said = shorten(error, _LONGEST) if public else ""
     return Fault(type(error).__name__[:80], where, said)
 
 
-def _module(frame: FrameType) -> str:
+def _get_module(frame: FrameType) -> str:
     return str(frame.f_globals.get("__name__", ""))
 
 
-def _place(frame: FrameType, line: int) -> str:
-    """The file as its package knows it: folders of this machine are nobody's business."""
+def _locate(frame: FrameType, line: int) -> str:
+    """The file's path inside its package: folders of this machine are not published."""
     file = frame.f_code.co_filename.replace("\\", "/").rpartition("/")[2]
-    parts = _module(frame).split(".")
+    parts = _get_module(frame).split(".")
     folders = parts if file == "__init__.py" else parts[:-1]
     return "/".join([*folders, file]) + f":{line}"
 
@@ -160,13 +149,13 @@ class FaultTally:
         if len(self.faults) > self.share * self.episodes:
             raise WorldBroken(
                 f"{name} failed in {len(self.faults)} of {self.episodes} episodes, "
-                f"expected at most {self.share:.4g} of them: {summary(self.faults)}",
+                f"expected at most {self.share:.4g} of them: {summarize(self.faults)}",
                 hint=hint,
             )
 
 
-def summary(faults: list[Fault]) -> str:
-    """The commonest faults, each with its number."""
+def summarize(faults: list[Fault]) -> str:
+    """The most common faults with their counts."""
     counts = sorted(Counter(map(str, faults)).items(), key=lambda each: (-each[1], each[0]))
     shown = [f"{count} times {fault}" if count > 1 else fault for fault, count in counts[:_SHOWN]]
     more = len(counts) - _SHOWN

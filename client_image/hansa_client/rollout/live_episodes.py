@@ -1,6 +1,6 @@
-"""Live episodes: the rows of a batch, each a world being played; what it raises ends only itself.
+"""Live episodes: the rows of a batch; an exception of one's world ends only that episode.
 
-Worlds that wait for something outside take their steps side by side; all others one after another.
+Worlds that wait for I/O take their steps in threads; all others one after another.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from hansa_worlds import Observation, OptionError, Prompt, Task, World
 MAX_BROKEN = 0.1
 """Share of broken episodes where no manifest says otherwise."""
 _SEED_BITS = 2**31 - 1
-"""Some servers take no longer seeds."""
+"""Some servers refuse longer seeds."""
 MOST_THREADS = 64
-"""Worlds that wait at the same time; a server outside is not meant to be flooded."""
+"""Threads for worlds that wait; more would flood an external server."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class RolloutConfig(Decoding):
     max_broken: float = MAX_BROKEN
     """Share of the episodes in which the world may fail."""
     private: bool = False
-    """Whether nothing that an episode did may end the others."""
+    """Whether an episode's outcome must not end the others, as with privacy."""
 
 
 class LiveEpisode:
@@ -68,12 +68,12 @@ class LiveEpisode:
         """Tokens of a first observation that leaves no room to answer; 0: it does."""
         self.written = 0
         self.unreadable = 0
-        """Turns that are not read back as they were written."""
+        """Turns whose tokens do not decode to their text."""
         self.pending: list[int] = []
         self.observation = ""
         self.prompt: Prompt | None = None
         """The chat to read, of a world that speaks in messages."""
-        self._random = seeds.generator(job.seed)
+        self._random = seeds.make_generator(job.seed)
         self._reward = 0.0
         self._violations: int | None = None
         self._length = 0
@@ -100,7 +100,7 @@ class LiveEpisode:
 
     @property
     def begins(self) -> bool:
-        """Whether what the model reads next goes on from nothing that it has read before."""
+        """Whether what the model reads next begins a new chat."""
         return not self._turns or (self.prompt is not None and not self.prompt.known)
 
     def _read(self, tokens: list[int]) -> Turn:
@@ -116,25 +116,21 @@ class LiveEpisode:
         return turn.model_copy(update={name: value for name, value in more.items() if value})
 
     def request(self, row: int) -> TurnRequest:
-        """What is wanted of the model next.
+        """The request for the next turn.
 
-        Every action draws as many random numbers, so that none shifts those of the next.
+        Every turn draws the same count of random numbers, so that none shifts those of the next.
         """
+        asked, most = self.prompt.max_tokens if self.prompt else None, self.how.max_new_tokens
         return TurnRequest(
             row=row,
             is_first=self._is_first,
             tokens=self.pending,
-            budget=min(self._most_tokens, self.how.max_length - self._length),
-            uniforms=self._random.random(self.how.max_new_tokens),
+            budget=min(asked or most, most, self.how.max_length - self._length),
+            uniforms=self._random.random(most),
             stop=self.prompt.stop if self.prompt else (),
             text=self.observation,
             seed=seeds.derive(self.job.seed, "", len(self._turns), "turn") & _SEED_BITS,
         )
-
-    @property
-    def _most_tokens(self) -> int:
-        asked = self.prompt.max_tokens if self.prompt else None
-        return min(self.how.max_new_tokens, asked or self.how.max_new_tokens)
 
     def answer(
         self, tokens: list[int], text: str, *, is_cut: bool = False, is_exact: bool = True
@@ -152,7 +148,7 @@ class LiveEpisode:
         self.pending = tokens[-1:]
 
     def fail(self, place: str, why: str) -> None:
-        """Break off, since nobody wrote the next turn; the sentence has no word of the episode."""
+        """End the episode, since its next turn could not be written; `why` quotes nothing of it."""
         self.fault = Fault("EndpointFailed", place, why, is_world=False)
         self.done = True
 
@@ -182,13 +178,13 @@ class LiveEpisode:
         )
 
     def _call(self, call: Callable[[], Observation]) -> None:
-        """Let the world answer; the episode breaks off when it does not."""
+        """Let the world answer; the episode ends with a fault when it raises."""
         try:
-            result = faults.checked(call(), self.world)
+            result = faults.check_answer(call(), self.world)
         except (MemoryError, OptionError):
-            raise  # the machine's fault or the manifest's, and the same for every episode
-        except (Exception, SystemExit) as error:  # a world is anybody's code
-            self.fault = faults.of(error, self.world)
+            raise  # of the machine or the manifest, and the same for every episode
+        except (Exception, SystemExit) as error:  # worlds may be plug-ins
+            self.fault = faults.describe_fault(error, self.world)
             self.done = True
             return
         self.observation, self._reward, self.success = result.text, result.reward, result.success
@@ -225,7 +221,7 @@ class WorldPool:
 
     @property
     def waits(self) -> bool:
-        """Whether worlds wait for something outside, and better all at the same time."""
+        """Whether worlds wait for I/O, and should do so at the same time."""
         return self._pool is not None
 
     def make(self, job: EpisodeJob) -> LiveEpisode:
@@ -239,10 +235,10 @@ class WorldPool:
     def close(self, episodes: Sequence[LiveEpisode]) -> None:
         """Close the worlds of episodes that are over."""
         left = [episode for episode in self._live if episode not in episodes]
-        self.each(LiveEpisode.close, list(episodes))
+        self.run_each(LiveEpisode.close, list(episodes))
         self._live = left
 
-    def each(self, do: Callable[[LiveEpisode], None], episodes: Sequence[LiveEpisode]) -> None:
+    def run_each(self, do: Callable[[LiveEpisode], None], episodes: Sequence[LiveEpisode]) -> None:
         """Do something with each episode, side by side where worlds wait."""
         if self._pool and len(episodes) > 1:
             list(self._pool.map(do, episodes))  # the list raises what a thread raised

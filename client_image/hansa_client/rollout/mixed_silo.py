@@ -1,7 +1,7 @@
-"""The parts of a silo: itself, or each world of its world `mixed` as if it were one of its own.
+"""The parts of a silo: itself, or each world of its world `mixed` as a silo of its own.
 
-A part is shown, explored and evaluated with the settings, the name and so the seeds of an
-environment. A centre that pools five silos plays the tasks that the five would have played.
+A part is demonstrated, explored and evaluated with the name, and so the seeds, of an environment: a
+central silo that pools five others plays the tasks that the five would have played.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from dataclasses import replace
 
 from hansa.api.assignment import Assignment
 from hansa_client.rollout.live_episodes import EpisodeJob
-from hansa_client.rollout.tasks import explained, make_world, split_tasks
+from hansa_client.rollout.tasks import explain_world_errors, make_world, require_tasks
 from hansa_client.trajectory import Episode
 from hansa_worlds import Split, Task, mixed
 
 Choose = Callable[[Assignment, Sequence[Task]], list[EpisodeJob]]
 
 
-def parts_of(assignment: Assignment) -> list[Assignment]:
+def split_parts(assignment: Assignment) -> list[Assignment]:
     """The assignments that the parts would have; a plain silo is its own only part."""
     if assignment.world != mixed.NAME:
         return [assignment]
-    with explained(assignment):
-        parts = mixed.parts_of(assignment.options)
+    with explain_world_errors(assignment):
+        parts = mixed.parse_parts(assignment.options)
     shared = assignment.settings.experience.demonstrations_from
     return [
         assignment.model_copy(
@@ -41,19 +41,23 @@ def parts_of(assignment: Assignment) -> list[Assignment]:
     ]
 
 
-def jobs(assignment: Assignment, split: Split, choose: Choose) -> list[EpisodeJob]:
+def choose_jobs(assignment: Assignment, split: Split, choose: Choose) -> list[EpisodeJob]:
     """The episodes to play, part by part, as tasks of the silo's own world."""
     if assignment.world != mixed.NAME:
-        return choose(assignment, split_tasks(assignment, make_world(assignment), split))
+        return choose(assignment, require_tasks(assignment, make_world(assignment), split))
     chosen: list[EpisodeJob] = []
-    for part in parts_of(assignment):
-        tasks = split_tasks(part, make_world(part), split)
+    for part in split_parts(assignment):
+        tasks = require_tasks(part, make_world(part), split)
         named = mixed.MixedPart(part.environment, part.world)
-        chosen += [replace(job, task=mixed.within(named, job.task)) for job in choose(part, tasks)]
+        chosen += [
+            replace(job, task=mixed.wrap_task(named, job.task)) for job in choose(part, tasks)
+        ]
     return chosen
 
 
-def named(assignment: Assignment, part: Assignment, episodes: Sequence[Episode]) -> list[Episode]:
+def prefix_tasks(
+    assignment: Assignment, part: Assignment, episodes: Sequence[Episode]
+) -> list[Episode]:
     """A part's episodes under the names that their tasks have in the silo."""
     if assignment.world != mixed.NAME:
         return list(episodes)
@@ -61,9 +65,9 @@ def named(assignment: Assignment, part: Assignment, episodes: Sequence[Episode])
     return [episode.model_copy(update={"task": before + episode.task}) for episode in episodes]
 
 
-def state_is_shown(assignment: Assignment) -> Callable[[Episode], bool]:
+def make_state_check(assignment: Assignment) -> Callable[[Episode], bool]:
     """Whether an episode's observations show its world's state, by the part that played it."""
-    shown = {part.environment: make_world(part).shows_state for part in parts_of(assignment)}
+    shown = {part.environment: make_world(part).shows_state for part in split_parts(assignment)}
     if assignment.world != mixed.NAME:
         return lambda episode: shown[assignment.environment]
     return lambda episode: shown.get(episode.task.partition("/")[0], False)

@@ -14,19 +14,16 @@ from hansa_client.rollout.live_episodes import EpisodeJob
 from hansa_worlds import Split, Task, World, WorldDown, WorldError, make
 from hansa_worlds.errors import WorldMissing
 
-_PURPOSE_EXPLORE = "explore"
-_PURPOSE_EVALUATE = "evaluate"
-
 
 def make_world(assignment: Assignment) -> World:
     """The environment's world, or a permanent error that names the field."""
-    with explained(assignment):
+    with explain_world_errors(assignment):
         return make(assignment.world, assignment.options)
 
 
-def split_tasks(assignment: Assignment, world: World, split: Split) -> Sequence[Task]:
+def require_tasks(assignment: Assignment, world: World, split: Split) -> Sequence[Task]:
     """The tasks of a split, or a permanent error where there are none: nothing could be played."""
-    with explained(assignment):
+    with explain_world_errors(assignment):
         tasks = world.tasks(split)
     if not tasks:
         raise PermanentError(
@@ -37,8 +34,8 @@ def split_tasks(assignment: Assignment, world: World, split: Split) -> Sequence[
 
 
 @contextmanager
-def explained(of: Assignment | str) -> Iterator[None]:
-    """A world's own sentences under the field they are about: an environment's, or that named."""
+def explain_world_errors(of: Assignment | str) -> Iterator[None]:
+    """Turn a world's errors into Hansa's, with the field that they are about."""
     where = of if isinstance(of, str) else f"spec.environments[{of.environment}]"
     try:
         yield
@@ -50,50 +47,48 @@ def explained(of: Assignment | str) -> Iterator[None]:
         raise PermanentError(f"{where}.{error}") from error
 
 
-def explore_jobs(assignment: Assignment, tasks: Sequence[Task]) -> list[EpisodeJob]:
+def choose_training_jobs(assignment: Assignment, tasks: Sequence[Task]) -> list[EpisodeJob]:
     """This round's training tasks; none comes twice before all have come once."""
     how = assignment.settings.exploration
-    seed = _seed(assignment, assignment.round, _PURPOSE_EXPLORE)
-    chosen = _shuffled(len(tasks), how.tasks_per_round, seed)
+    seed = seeds.derive(assignment.seed, assignment.environment, assignment.round, "explore")
+    chosen = _draw_indexes(len(tasks), how.tasks_per_round, seed)
     return [
         EpisodeJob(
-            tasks[index], sample, seeds.of_episode(seed, f"{place}/{tasks[index].id}", sample)
+            tasks[index],
+            sample,
+            seeds.derive_episode_seed(seed, f"{place}/{tasks[index].id}", sample),
         )
         for place, index in enumerate(chosen)
         for sample in range(how.samples_per_task)
     ]
 
 
-def evaluate_jobs(
+def choose_evaluation_jobs(
     assignment: Assignment, tasks: Sequence[Task], wanted: int | None = None
 ) -> list[EpisodeJob]:
     """Held-out tasks: the same with the same random numbers for every adapter that is measured.
 
     Equal draws make the difference of two adapters less noisy than either's success.
     """
-    seed = _seed(assignment, 0, _PURPOSE_EVALUATE)
+    seed = seeds.derive(assignment.seed, assignment.environment, 0, "evaluate")
     how = assignment.settings.evaluation
     count = how.tasks if wanted is None else wanted
-    return held_out_jobs(tasks, count, seed, how.samples_per_task)
+    return choose_held_out_jobs(tasks, count, seed, how.samples_per_task)
 
 
-def held_out_jobs(
+def choose_held_out_jobs(
     tasks: Sequence[Task], wanted: int, seed: int, samples: int = 1
 ) -> list[EpisodeJob]:
     """The first tasks in the seed's order, each `samples` times; more keep those before."""
-    chosen = _shuffled(len(tasks), len(tasks), seed)[:wanted]
+    chosen = _draw_indexes(len(tasks), len(tasks), seed)[:wanted]
     return [
-        EpisodeJob(task, sample, seeds.of_episode(seed, task.id, sample))
+        EpisodeJob(task, sample, seeds.derive_episode_seed(seed, task.id, sample))
         for task in (tasks[index] for index in chosen)
         for sample in range(samples)
     ]
 
 
-def _seed(assignment: Assignment, round_: int, purpose: str) -> int:
-    return seeds.derive(assignment.seed, assignment.environment, round_, purpose)
-
-
-def _shuffled(size: int, wanted: int, seed: int) -> list[int]:
+def _draw_indexes(size: int, wanted: int, seed: int) -> list[int]:
     """As many random indexes below size as wanted; all come once before any comes twice."""
     draw = random.Random(seed)
     chosen: list[int] = []

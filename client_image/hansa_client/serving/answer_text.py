@@ -1,7 +1,7 @@
 """The text of an answer as it grows: tokens in, safe pieces of text out.
 
-A piece is safe when no later token can change it: a character whose bytes are not all there yet,
-and an end that may become a stop text, are kept back.
+A piece is safe when no later token can change it: an incomplete UTF-8 character and a possible
+beginning of a stop text are held back.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class AnswerText:
     text: str = ""
     """What was given out."""
     count: int = 0
-    """Tokens taken in, the one that ends the turn too."""
+    """Tokens added, with the one that ends the turn."""
     is_stopped: bool = False
     """Whether the agent ended it, or a stop text did."""
     _tokens: list[int] = field(default_factory=list)
@@ -44,41 +44,39 @@ class AnswerText:
     """Tokens whose text is not given out yet."""
 
     def add(self, written: Sequence[Written], *, is_last: bool) -> list[Piece]:
-        """Take tokens in; the pieces that are safe to give out, all of them at the end."""
+        """Add tokens; returns the pieces that are safe to send, all of them at the end."""
         for each in written:
             self.count += 1
             if each.token in self.chat.stops:
                 self.is_stopped = True
             elif not self.is_stopped:
-                self._kept.append(Piece(self._grown(each.token), each))
-                self._cut()
-        if is_last and not self.is_stopped and self._kept and (rest := self._rest()):
+                self._kept.append(Piece(self._decode_token(each.token), each))
+                self._cut_at_stop()
+        if is_last and not self.is_stopped and self._kept and (rest := self._decode_rest()):
             last = self._kept.pop()
             self._kept.append(last._replace(text=last.text + rest))
-            self._cut()
-        return self._given(0 if is_last or self.is_stopped else self._unsafe())
+            self._cut_at_stop()
+        return self._release(0 if is_last or self.is_stopped else self._count_unsafe())
 
-    def _grown(self, token: int) -> str:
-        """Text that a token adds: read with some tokens before it, on which spaces may depend."""
+    def _decode_token(self, token: int) -> str:
+        """Text that a token adds; decoded with tokens before it, since spaces depend on them."""
         self._tokens.append(token)
-        before, whole = self.chat.texts(
-            [self._tokens[self._begin : self._read], self._tokens[self._begin :]]
-        )
-        if whole.endswith(_HALF) or len(whole) <= len(before):
+        text = self._decode_rest()
+        if text.endswith(_HALF) or not text:
             return ""
         self._begin, self._read = self._read, len(self._tokens)
-        return whole[len(before) :]
+        return text
 
-    def _rest(self) -> str:
-        """What an answer ends with where that is half of a character."""
+    def _decode_rest(self) -> str:
+        """Text of the tokens that were not given out yet; it may end with half a character."""
         if self._read == len(self._tokens):
             return ""
-        before, whole = self.chat.texts(
+        before, whole = self.chat.decode_all(
             [self._tokens[self._begin : self._read], self._tokens[self._begin :]]
         )
         return whole[len(before) :]
 
-    def _cut(self) -> None:
+    def _cut_at_stop(self) -> None:
         """End the kept text before a stop text in it."""
         text = "".join(piece.text for piece in self._kept)
         places = [place for stop in self.stop if (place := text.find(stop)) >= 0]
@@ -92,7 +90,7 @@ class AnswerText:
             left -= len(piece.text)
         self._kept = kept
 
-    def _unsafe(self) -> int:
+    def _count_unsafe(self) -> int:
         """Characters at the end that may begin a stop text."""
         text = "".join(piece.text for piece in self._kept)
         return max(
@@ -100,8 +98,8 @@ class AnswerText:
             default=0,
         )
 
-    def _given(self, unsafe: int) -> list[Piece]:
-        """Give out the first tokens, but for those with unsafe text."""
+    def _release(self, unsafe: int) -> list[Piece]:
+        """Release the first tokens, up to unsafe text."""
         safe = sum(len(piece.text) for piece in self._kept) - unsafe
         given: list[Piece] = []
         while self._kept and len(self._kept[0].text) <= safe:

@@ -1,4 +1,4 @@
-"""A decoder for strangers' turns: each row has its own adapter, temperature, end and logprobs."""
+"""A decoder for chat requests: each row has its own adapter, temperature, stops and logprobs."""
 
 from __future__ import annotations
 
@@ -27,9 +27,7 @@ class RowRequest(TurnRequest):
     top_p: float
     """Share of the probability to draw from."""
     top_logprobs: int | None
-    """Likeliest tokens to tell beside each; None: no logprobs."""
-    endings: StopConditions
-    """When it is over."""
+    """Likeliest tokens to return beside each; None: no logprobs."""
 
 
 class Written(NamedTuple):
@@ -38,9 +36,9 @@ class Written(NamedTuple):
     token: int
     """Its number."""
     logprob: float = 0.0
-    """The model's own, before temperature and top_p; 0 where nobody asked."""
+    """The model's own, before temperature and top_p; 0 where it was not requested."""
     top: tuple[tuple[int, float], ...] = ()
-    """The likeliest tokens there, with their logprobs."""
+    """The most likely tokens in its place, with their logprobs."""
 
 
 @dataclass
@@ -49,7 +47,7 @@ class RowTurn(PartialTurn):
 
     request: RowRequest
     written: list[Written] = field(default_factory=list)
-    """Its tokens, with their logprobs where asked for."""
+    """Its tokens, with their logprobs where requested."""
 
 
 class BatchDecoder(SlotDecoder):
@@ -60,7 +58,7 @@ class BatchDecoder(SlotDecoder):
         super().__init__(base, rows, how, StopConditions(base.chat))
         self._lora = lora
 
-    def turn(self, row: int) -> RowTurn:
+    def get_turn(self, row: int) -> RowTurn:
         """What a row has written so far."""
         turn = self._writing[row]
         assert isinstance(turn, RowTurn)  # noqa: S101  # `_begin` makes no others
@@ -72,15 +70,15 @@ class BatchDecoder(SlotDecoder):
         return any(not turn.is_over for turn in self._writing.values())
 
     def drop(self, row: int) -> None:
-        """Forget a row, whatever it holds: the next turn there begins anew."""
+        """Forget a row's turn."""
         self._writing.pop(row, None)
 
     def read(self, requests: Sequence[TurnRequest]) -> None:
         """Read each row's prompt, and draw the first token of its answer."""
-        super().read(sorted(requests, key=_adapter))
+        super().read(sorted(requests, key=_get_adapter_id))
 
-    def _going(self) -> list[PartialTurn]:
-        return sorted(super()._going(), key=lambda one: _adapter(one.request))
+    def _list_unfinished(self) -> list[PartialTurn]:
+        return sorted(super()._list_unfinished(), key=lambda one: _get_adapter_id(one.request))
 
     def _begin(self, request: TurnRequest) -> PartialTurn:
         assert isinstance(request, RowRequest)  # noqa: S101  # what the engine makes
@@ -89,31 +87,31 @@ class BatchDecoder(SlotDecoder):
     def _forward(
         self, spans: Sequence[Span], tokens: Sequence[int], last: torch.Tensor
     ) -> torch.Tensor:
-        self._lora.route([(self.turn(span.row).request.adapter, span.width) for span in spans])
+        self._lora.route([(self.get_turn(span.row).request.adapter, span.width) for span in spans])
         return super()._forward(spans, tokens, last)
 
     def _draw(self, turns: Sequence[PartialTurn], logits: torch.Tensor) -> None:
-        rows = [self.turn(one.request.row) for one in turns]
-        numbers = torch.tensor([one.uniform() for one in rows], dtype=torch.float64)
+        rows = [self.get_turn(one.request.row) for one in turns]
+        numbers = torch.tensor([one.get_uniform() for one in rows], dtype=torch.float64)
         drawn = sample_each(
             logits,
             numbers.to(self._device),
             [one.request.temperature for one in rows],
             [one.request.top_p for one in rows],
         )
-        logprobs = _logprobs(rows, logits, drawn)
+        logprobs = _compute_logprobs(rows, logits, drawn)
         for place, (one, token) in enumerate(zip(rows, drawn.tolist(), strict=True)):
             one.written.append(logprobs.get(place) or Written(token))
-            one.add([token], one.request.endings)
+            one.add([token], self._endings)
 
 
-def _adapter(request: TurnRequest) -> int:
+def _get_adapter_id(request: TurnRequest) -> int:
     """Rows of one adapter lie together in a pass: it adds to one slice of them."""
     assert isinstance(request, RowRequest)  # noqa: S101  # what the engine makes
     return id(request.adapter)
 
 
-def _logprobs(
+def _compute_logprobs(
     rows: Sequence[RowTurn], logits: torch.Tensor, drawn: torch.Tensor
 ) -> dict[int, Written]:
     """The drawn tokens of the rows that asked for logprobs, by their places."""

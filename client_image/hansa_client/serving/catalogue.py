@@ -1,7 +1,7 @@
-"""The catalogue: which models a server has, by name, and their adapters, loaded when asked for.
+"""The catalogue: the models of a server, by name, and their adapters, loaded on first use.
 
-Where a folder is given for it, adapters below that may be added and taken out while it serves, by
-the calls that vLLM has for it.
+With --adapter-folder, adapters below that folder may be added and removed while it serves, by the
+calls that vLLM has for it.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from http import HTTPStatus
 from pathlib import Path
 
 from hansa.adapter import lora as adapter
-from hansa.adapter.peft_folder import Folder, open_folder
+from hansa.adapter.peft_folder import PeftFolder, open_folder
 from hansa.api import bucket_documents, bucket_keys
 from hansa.core.errors import InputError
 from hansa_client.models.batched_lora import BatchedLora, LoadedAdapter
-from hansa_client.serving.errors import OpenAIError, refused
+from hansa_client.serving.errors import OpenAIError, make_unknown_model_error, reject_field
 
 BASE = "base"
 """The model without an adapter."""
 MOST_LOADED = 16
-"""Adapters that stay on the device; others are read again when they are asked for."""
+"""Adapters that stay on the device; others are read again when they are requested."""
 MOST_NAMES = 1024
 """Adapters that a server has names for."""
 BetweenPasses = Callable[[Callable[[], None]], None]
-"""Does some work while the model is in no forward pass."""
+"""Runs some work between two forward passes of the model."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,60 +50,62 @@ class Catalogue:
         between_passes: BetweenPasses,
         offered: Path | None = None,
     ) -> None:
-        """`offered` is the folder below which adapters may be added; None: none may."""
+        """`offered` is the folder below which adapters may be added; None: adding is disabled."""
         self._lora = lora
         self._between_passes = between_passes
         self._offered = offered
         self._changing = threading.Lock()
-        self._folders: dict[str, Path] = {}
-        self._digests: dict[str, str] = {}
+        self._adapters: dict[str, tuple[Path, str]] = {}
         for entry in entries:
-            if entry.name == BASE or entry.name in self._folders:
+            if entry.name == BASE or entry.name in self._adapters:
                 raise InputError(f"--adapter: got the name {entry.name} twice, expected it once")
             try:
-                lora.prepare(_opened(entry.folder).sizes())
+                lora.prepare(_inspect_folder(entry.folder).sizes())
             except InputError as error:
                 raise InputError(f"{entry.folder}: {error.message}") from None
-            self._note(entry)
+            self._register(entry)
         self._load = lru_cache(MOST_LOADED)(self._read)
 
-    def _note(self, entry: ServedModel) -> None:
+    def _register(self, entry: ServedModel) -> None:
         data = (entry.folder / bucket_keys.ADAPTER).read_bytes()
-        # Replaced as a whole: other threads read them.
-        self._digests = {**self._digests, entry.name: bucket_documents.sha256(data)}
-        self._folders = {**self._folders, entry.name: entry.folder}
+        noted = (entry.folder, bucket_documents.sha256(data))
+        self._adapters = {
+            **self._adapters,
+            entry.name: noted,
+        }  # replaced, for other threads read it
 
     def digest(self, name: str) -> str:
         """sha256 of a model's adapter_model.safetensors; empty for the base."""
-        return self._digests.get(name, "")
+        return self._adapters.get(name, (Path(), ""))[1]
 
     def add(self, name: str, path: Path) -> None:
-        """Serve one more adapter; ApiError where it is none, or not offered."""
-        folder = self._allowed(path)
+        """Serve one more adapter; OpenAIError where the folder holds none, or is not allowed."""
+        folder = self._require_offered(path)
         with self._changing:
             if name in self.names:
-                raise refused("lora_name", f"got '{name}', which is loaded already")
-            if len(self._folders) >= MOST_NAMES:
-                raise refused("lora_name", f"got one more than {MOST_NAMES} adapters")
+                raise reject_field("lora_name", f"got '{name}', which is loaded already")
+            if len(self._adapters) >= MOST_NAMES:
+                raise reject_field("lora_name", f"got one more than {MOST_NAMES} adapters")
             try:
-                sizes = _opened(folder).sizes()
+                sizes = _inspect_folder(folder).sizes()
                 self._between_passes(lambda: self._lora.prepare(sizes))
-                self._note(ServedModel(name=name, folder=folder))
+                self._register(ServedModel(name=name, folder=folder))
             except (InputError, OSError) as error:
                 reason = getattr(error, "message", "") or getattr(error, "strerror", "")
-                raise refused("lora_path", f"got no adapter for this base ({reason})") from None
+                raise reject_field(
+                    "lora_path", f"got no adapter for this base ({reason})"
+                ) from None
 
     def remove(self, name: str) -> None:
-        """Serve an adapter no longer that was added; answers under way are written to their end."""
-        if self._offered is None or name not in self._folders:
-            self.check(name)
+        """Stop serving an adapter that was added; answers under way are still completed."""
+        if name not in self.names:
+            raise make_unknown_model_error(name, self.names)
         with self._changing:
-            self._allowed(self._folders.get(name, Path("/")))
-            self._folders = {each: at for each, at in self._folders.items() if each != name}
-            self._digests = {each: of for each, of in self._digests.items() if each != name}
+            self._require_offered(self._adapters.get(name, (Path("/"), ""))[0])
+            self._adapters = {each: at for each, at in self._adapters.items() if each != name}
 
-    def _allowed(self, path: Path) -> Path:
-        """The path, if it is below the folder in which adapters are offered."""
+    def _require_offered(self, path: Path) -> Path:
+        """The path, if it is below the folder that requests may load adapters from."""
         if self._offered is None:
             raise OpenAIError(
                 HTTPStatus.NOT_FOUND,
@@ -111,40 +113,25 @@ class Catalogue:
             )
         real = path.resolve()
         if real == self._offered or not real.is_relative_to(self._offered):
-            raise refused("lora_path", f"expected a folder below {self._offered}")
+            raise reject_field("lora_path", f"expected a folder below {self._offered}")
         return real
 
     @property
     def names(self) -> list[str]:
-        """All models; the base is the last, since who serves adapters means those."""
-        return [*self._folders, BASE]
+        """All models; adapters come before the base, so that clients choose one by default."""
+        return [*self._adapters, BASE]
 
     def open(self, name: str) -> LoadedAdapter | None:
-        """A model's adapter, None for the base; ApiError where there is none of that name."""
-        self.check(name)
-        folders = self._folders
+        """A model's adapter, None for the base; OpenAIError where there is none of that name."""
         if name == BASE:
             return None
-        if name not in folders:  # taken out since
-            raise self._unknown(name)
-        return self._load(folders[name], self._digests.get(name, ""))
-
-    def check(self, name: str) -> None:
-        """Refuse an unknown name, with the models that there are."""
-        if name not in self.names:
-            raise self._unknown(name)
-
-    def _unknown(self, name: str) -> OpenAIError:
-        known = ", ".join(self.names)
-        return OpenAIError(
-            HTTPStatus.NOT_FOUND,
-            f"model: got '{name[:60]}', expected one of {known}",
-            param="model",
-            code="model_not_found",
-        )
+        known = self._adapters.get(name)
+        if known is None:
+            raise make_unknown_model_error(name, self.names)
+        return self._load(*known)
 
     def _read(self, path: Path, digest: str) -> LoadedAdapter:
-        """The adapter; one that was exchanged since it got its name is not read as if it was it."""
+        """The adapter; refused where its file was replaced since it was added."""
         if bucket_documents.sha256((path / bucket_keys.ADAPTER).read_bytes()) != digest:
             raise OpenAIError(
                 HTTPStatus.SERVICE_UNAVAILABLE, "model: its adapter's file has changed"
@@ -159,8 +146,8 @@ class Catalogue:
         return self._lora.load(tensors, folder.scale)
 
 
-def _opened(path: Path) -> Folder:
-    """A folder that was looked into, and is closed again."""
+def _inspect_folder(path: Path) -> PeftFolder:
+    """A folder's config and layout; its file is closed again."""
     opened = open_folder(path)
     opened.file.close()
     return opened

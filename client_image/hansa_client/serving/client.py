@@ -1,4 +1,4 @@
-"""A client of any OpenAI-compatible server, as far as a terminal needs one."""
+"""A small client of any OpenAI-compatible server, for chats in a terminal."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Message = dict[str, str]
 
 
 class ChatClient:
-    """Asks one server, a connection a request."""
+    """Sends requests to one server, each on a connection of its own."""
 
     def __init__(self, url: str, api_key: str = "") -> None:
         try:
             parts = urlsplit(url)
             is_address = parts.scheme in ("http", "https") and bool(parts.hostname)
-        except ValueError:  # brackets that never end
+        except ValueError:  # unbalanced brackets
             is_address = False
         if not is_address:
             raise InputError(f"--url: got {url}, expected an address like http://127.0.0.1:8000")
@@ -34,9 +34,9 @@ class ChatClient:
 
     def models(self) -> list[str]:
         """Names of the models that it serves."""
-        connection, response = self._ask("GET", "/v1/models")
+        connection, response = self._send_request("GET", "/v1/models")
         try:
-            listed = self._document(response).get("data")
+            listed = self._read_document(response).get("data")
         finally:
             connection.close()
         names = [each.get("id") for each in listed or [] if isinstance(each, dict)]
@@ -45,14 +45,14 @@ class ChatClient:
     def stream(self, model: str, messages: list[Message], **more: Any) -> Iterator[str]:
         """The answer's text as it comes."""
         body = {"model": model, "messages": messages, "stream": True, **more}
-        connection, response = self._ask("POST", "/v1/chat/completions", body)
+        connection, response = self._send_request("POST", "/v1/chat/completions", body)
         try:
-            for data in self._events(response):
-                yield from _pieces(data)
+            for data in self._read_events(response):
+                yield from _extract_texts(data)
         finally:
             connection.close()
 
-    def _ask(
+    def _send_request(
         self, method: str, path: str, body: dict[str, Any] | None = None
     ) -> tuple[HTTPConnection, HTTPResponse]:
         kind = HTTPSConnection if self._parts.scheme == "https" else HTTPConnection
@@ -66,29 +66,29 @@ class ChatClient:
             )
             response = connection.getresponse()
         except (OSError, ValueError, HTTPException) as error:
-            raise self._unreachable(error) from None
+            raise self._make_unreachable(error) from None
         if response.status != 200:
-            document = self._document(response)
+            document = self._read_document(response)
             connection.close()
-            raise HansaError(f"{self._url}: {_sentence(document)} (HTTP {response.status})")
+            raise HansaError(f"{self._url}: {_extract_message(document)} (HTTP {response.status})")
         return connection, response
 
-    def _document(self, response: HTTPResponse) -> dict[str, Any]:
+    def _read_document(self, response: HTTPResponse) -> dict[str, Any]:
         try:
             document = json.loads(response.read(_LONGEST_LINE))
         except (OSError, HTTPException) as error:
-            raise self._unreachable(error) from None
+            raise self._make_unreachable(error) from None
         except ValueError:
             return {}
         return document if isinstance(document, dict) else {}
 
-    def _events(self, response: HTTPResponse) -> Iterator[dict[str, Any]]:
-        """What the server's events hold, up to the last."""
+    def _read_events(self, response: HTTPResponse) -> Iterator[dict[str, Any]]:
+        """The data of the server's events, up to the last."""
         while True:
             try:
                 line = response.readline(_LONGEST_LINE)
             except (OSError, HTTPException) as error:
-                raise self._unreachable(error) from None
+                raise self._make_unreachable(error) from None
             if not line:
                 raise HansaError(f"{self._url}: the answer broke off")
             data = line.removeprefix(b"data:").strip()
@@ -101,24 +101,24 @@ class ChatClient:
             except ValueError:
                 raise HansaError(f"{self._url}: got an event that is no JSON") from None
             if not isinstance(document, dict) or "error" in document:
-                raise HansaError(f"{self._url}: {_sentence(document)}")
+                raise HansaError(f"{self._url}: {_extract_message(document)}")
             yield document
 
-    def _unreachable(self, error: Exception) -> HansaError:
+    def _make_unreachable(self, error: Exception) -> HansaError:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         return HansaError(
             f"{self._url}: got no answer ({reason})", hint="is `hansa serve` running there?"
         )
 
 
-def _sentence(document: Any) -> str:
-    """What a server says against a request."""
+def _extract_message(document: Any) -> str:
+    """The message of an error that a server returned."""
     error = document.get("error") if isinstance(document, dict) else None
     message = error.get("message") if isinstance(error, dict) else error
-    return message if isinstance(message, str) and message else "got an error without a sentence"
+    return message if isinstance(message, str) and message else "got an error without a message"
 
 
-def _pieces(document: dict[str, Any]) -> Iterator[str]:
+def _extract_texts(document: dict[str, Any]) -> Iterator[str]:
     for choice in document.get("choices") or []:
         delta = choice.get("delta") if isinstance(choice, dict) else None
         text = delta.get("content") if isinstance(delta, dict) else None

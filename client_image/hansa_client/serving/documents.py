@@ -15,8 +15,8 @@ Document = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Spoken:
-    """What an answer says."""
+class AnswerMessage:
+    """A parsed answer: its text and its calls of tools."""
 
     content: str
     """Its text, without calls of tools."""
@@ -24,51 +24,51 @@ class Spoken:
     """Tools that it calls."""
 
     @classmethod
-    def of(cls, request: ChatRequest, text: str) -> Spoken:
+    def parse(cls, request: ChatRequest, text: str) -> AnswerMessage:
         """An answer's text read: only where tools were offered can it call one."""
         if not request.tools:
             return cls(text)
         before = sum(len(message.get("tool_calls", ())) for message in request.messages)
         return cls(*tool_format.parse(text, before))
 
-    def message(self) -> Document:
+    def to_message(self) -> Document:
         """As the whole of an answer has it."""
         content = self.content if self.content or not self.calls else None
         message: Document = {"role": "assistant", "content": content, "refusal": None}
         return {**message, "tool_calls": list(self.calls)} if self.calls else message
 
-    def delta(self) -> Document:
+    def to_delta(self) -> Document:
         """As the one piece of a stream has it."""
         if not self.calls:
             return {"content": self.content}
         calls = [{"index": index, **call} for index, call in enumerate(self.calls)]
         return {"content": self.content or None, "tool_calls": calls}
 
-    def reason(self, *, is_stopped: bool) -> str:
+    def find_finish_reason(self, *, is_stopped: bool) -> str:
         """Why it ended."""
         if not is_stopped:
             return "length"
         return "tool_calls" if self.calls else "stop"
 
 
-def about(model: str) -> Document:
-    """What all documents of one completion begin with."""
+def make_header(model: str) -> Document:
+    """The fields that all documents of one completion share."""
     return {"id": f"chatcmpl-{uuid.uuid4().hex}", "created": int(time.time()), "model": model}
 
 
-def choice(
+def make_choice(
     index: int, message: Document, reason: str, logprobs: Document | None = None
 ) -> Document:
     """One whole answer."""
     return {"index": index, "message": message, "logprobs": logprobs, "finish_reason": reason}
 
 
-def whole(about: Document, choices: Sequence[Document], usage: Document) -> Document:
+def make_completion(about: Document, choices: Sequence[Document], usage: Document) -> Document:
     """All answers at once."""
     return {**about, "object": "chat.completion", "choices": list(choices), "usage": usage}
 
 
-def chunk(
+def make_chunk(
     about: Document,
     index: int,
     delta: Document,
@@ -80,7 +80,7 @@ def chunk(
     return {**about, "object": "chat.completion.chunk", "choices": [choice]}
 
 
-def usage(prompt: int, written: int) -> Document:
+def make_usage(prompt: int, written: int) -> Document:
     """Tokens read and written."""
     return {
         "prompt_tokens": prompt,

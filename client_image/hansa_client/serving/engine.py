@@ -11,37 +11,32 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from http import HTTPStatus
 from queue import SimpleQueue
 from typing import NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from hansa.core.errors import InputError
 from hansa.core.logs import Log
 from hansa_client.decoding import choose
-from hansa_client.decoding.protocol import StopConditions
-from hansa_client.decoding.slot_decoder import read_tokens
+from hansa_client.decoding.slot_decoder import get_max_read_tokens
 from hansa_client.models.base_model import Base
-from hansa_client.models.batched_lora import BatchedLora, LoadedAdapter
+from hansa_client.models.batched_lora import BatchedLora
 from hansa_client.serving.batch_decoder import BatchDecoder, RowRequest, Written
-from hansa_client.serving.errors import OpenAIError
+from hansa_client.serving.errors import OpenAIError, make_shutdown_error
 from hansa_client.serving.metrics import Metrics
 
 MOST_WAITING = 1024
-"""Turns that wait for a slot; more are refused, so that nobody waits without end."""
-
-
-Errand = tuple[Callable[[], None], "SimpleQueue[Exception | None]"]
-"""Some work, and who is told when it is done."""
+"""Turns that wait for a slot; more are refused, so that none waits without end."""
+WorkItem = tuple[Callable[[], None], "SimpleQueue[Exception | None]"]
+"""Some work, and where its result goes: None, or the exception that it raised."""
 
 
 class TurnEvent(NamedTuple):
-    """What became of a turn since the last news."""
+    """What became of a turn since its last event."""
 
     choice: int
     """Which of a request's turns."""
@@ -55,31 +50,21 @@ class TurnEvent(NamedTuple):
 
 @dataclass(eq=False, kw_only=True)
 class PendingTurn:
-    """One answer that somebody waits for."""
+    """One answer that a request waits for."""
 
-    tokens: list[int]
-    """What the model reads first."""
-    budget: int
-    """Tokens of the answer at most."""
-    uniforms: NDArray[np.float64]
-    """A random number for each."""
-    adapter: LoadedAdapter | None = None
-    """None: the base alone."""
-    temperature: float = 1.0
-    top_p: float = 1.0
-    top_logprobs: int | None = None
-    stop: tuple[str, ...] = ()
+    request: RowRequest
+    """What is decoded; the engine chooses its row."""
     streams: bool = False
-    """Whether each token is news, or only the whole answer."""
+    """Whether each token is an event, or only the whole answer."""
     choice: int = 0
     """Which of a request's turns."""
     news: SimpleQueue[TurnEvent] = field(default_factory=SimpleQueue)
-    """What the engine tells; all turns of a request may share one."""
+    """Events of the engine; all turns of a request may share one queue."""
     is_cancelled: bool = False
-    """Whether nobody waits for it any more."""
+    """Whether its client has disconnected."""
 
-    def tell(self, written: list[Written], *, is_over: bool, has_failed: bool = False) -> None:
-        """Give news to who waits."""
+    def notify(self, written: list[Written], *, is_over: bool, has_failed: bool = False) -> None:
+        """Queue an event for the request's thread."""
         self.news.put(TurnEvent(self.choice, written, is_over, has_failed))
 
 
@@ -99,7 +84,8 @@ class Engine:
         self._changed = threading.Condition()
         self._waiting: deque[PendingTurn] = deque()
         self._active: dict[int, PendingTurn] = {}
-        self._errands: deque[Errand] = deque()
+        self._free: list[int] = []
+        self._work_items: deque[WorkItem] = deque()
         self._is_closed = False
         metrics.waiting.set_function(lambda: len(self._waiting))
         metrics.active.set_function(lambda: len(self._active))
@@ -107,18 +93,17 @@ class Engine:
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
     def start(self) -> None:
-        """Begin; raises what keeps this model from being served."""
+        """Start the thread; raises what keeps this model from being served."""
         self._thread.start()
         problem = self._started.get()
         if problem:
             raise problem
 
     def submit(self, turns: Iterable[PendingTurn]) -> None:
-        """Have turns written; ApiError where too many wait already, or the server ends."""
+        """Queue turns; OpenAIError when the queue is full or the server is shutting down."""
         turns = list(turns)
         with self._changed:
-            if self._is_closed:
-                raise OpenAIError(HTTPStatus.SERVICE_UNAVAILABLE, "the server is about to end")
+            self._check_open()
             if len(self._waiting) + len(turns) > MOST_WAITING:
                 raise OpenAIError(
                     HTTPStatus.TOO_MANY_REQUESTS,
@@ -127,20 +112,23 @@ class Engine:
             self._waiting.extend(turns)
             self._changed.notify_all()
 
-    def between_passes(self, work: Callable[[], None]) -> None:
-        """Have something done to the model while it is in no pass; raises what that raises."""
+    def run_between_passes(self, work: Callable[[], None]) -> None:
+        """Run some work on the model between two forward passes; raises what that raises."""
         done: SimpleQueue[Exception | None] = SimpleQueue()
         with self._changed:
-            if self._is_closed:
-                raise OpenAIError(HTTPStatus.SERVICE_UNAVAILABLE, "the server is about to end")
-            self._errands.append((work, done))
+            self._check_open()
+            self._work_items.append((work, done))
             self._changed.notify_all()
         problem = done.get()
         if problem:
             raise problem
 
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise make_shutdown_error()
+
     def cancel(self, turns: Iterable[PendingTurn]) -> None:
-        """Free the slots of turns that nobody waits for."""
+        """Free the slots of turns whose client has disconnected."""
         with self._changed:
             for turn in turns:
                 turn.is_cancelled = True
@@ -150,11 +138,11 @@ class Engine:
         """End what is under way, and the thread."""
         with self._changed:
             self._is_closed = True
-            while self._errands:
-                self._errands.popleft()[1].put(OpenAIError(503, "the server is about to end"))
+            while self._work_items:
+                self._work_items.popleft()[1].put(make_shutdown_error())
             for turn in (*self._waiting, *self._active.values()):
                 turn.is_cancelled = True
-                turn.tell([], is_over=True, has_failed=True)
+                turn.notify([], is_over=True, has_failed=True)
             self._changed.notify_all()
         self._thread.join()
 
@@ -168,7 +156,7 @@ class Engine:
     def _run(self) -> None:
         torch.set_num_threads(self._threads)  # OpenMP asks each thread for itself
         try:
-            with choose.slotted(self._base, self.max_length) as is_slotted:
+            with choose.use_slots(self._base, self.max_length) as is_slotted:
                 if not is_slotted:
                     raise InputError("--model: got a model whose attention cannot use KV slots")
                 self._serve()
@@ -177,98 +165,79 @@ class Engine:
             raise
 
     def _serve(self) -> None:
-        rows = choose.fitting_rows(self._base, self._wanted_slots, self.max_length)
+        rows = choose.count_fitting_rows(self._base, self._wanted_slots, self.max_length)
         decoder = BatchDecoder(self._base, rows, self.max_length, self.lora)
+        self._free = list(range(rows))
         self._metrics.slots.set(rows)
-        free = list(range(rows))
         self._started.put(None)
-        while (fresh := self._admit(free)) is not None:
+        while (fresh := self._admit()) is not None:
             if fresh:
-                requests = [self._request(row, turn) for row, turn in fresh.items()]
-                self._guarded(partial(decoder.read, requests), fresh, decoder, free)
+                requests = [replace(turn.request, row=row) for row, turn in fresh.items()]
+                self._run_pass(partial(decoder.read, requests), fresh, decoder)
             if decoder.is_writing:
                 self._metrics.batch.observe(len(self._active))
-                self._guarded(decoder.step, self._active, decoder, free)
-            self._tell(decoder, free)
+                self._run_pass(decoder.step, self._active, decoder)
+            self._notify_all(decoder)
 
-    def _admit(self, free: list[int]) -> dict[int, PendingTurn] | None:
+    def _admit(self) -> dict[int, PendingTurn] | None:
         """The turns that begin now, by row, as many as one pass reads; None: it is over."""
         with self._changed:
             while not (self._waiting or self._active or self._is_closed):
-                self._run_errands()
+                self._run_work_items()
                 if not self._waiting:
                     self._changed.wait()
             if self._is_closed:
                 return None
-            self._run_errands()
+            self._run_work_items()
             fresh: dict[int, PendingTurn] = {}
-            room = read_tokens(self._base.device)
-            while self._waiting and free and (room > 0 or not fresh):
+            room = get_max_read_tokens(self._base.device)
+            while self._waiting and self._free and (room > 0 or not fresh):
                 turn = self._waiting.popleft()
                 if turn.is_cancelled:
                     self._metrics.cancelled.inc()
                     continue
-                room -= len(turn.tokens)
-                fresh[heapq.heappop(free)] = turn
+                room -= len(turn.request.tokens)
+                fresh[heapq.heappop(self._free)] = turn
             self._active |= fresh
             return fresh
 
-    def _run_errands(self) -> None:
-        while self._errands:
-            work, done = self._errands.popleft()
+    def _run_work_items(self) -> None:
+        while self._work_items:
+            work, done = self._work_items.popleft()
             try:
                 work()
-            except Exception as error:  # who asked for it is told
-                done.put(error)
-            else:
                 done.put(None)
+            except Exception as error:  # raised in the thread that asked for it
+                done.put(error)
 
-    def _request(self, row: int, turn: PendingTurn) -> RowRequest:
-        return RowRequest(
-            row=row,
-            is_first=True,
-            tokens=turn.tokens,
-            budget=turn.budget,
-            uniforms=turn.uniforms,
-            adapter=turn.adapter,
-            temperature=turn.temperature,
-            top_p=turn.top_p,
-            top_logprobs=turn.top_logprobs,
-            endings=StopConditions(self._base.chat, turn.stop),
-        )
-
-    def _guarded(
-        self,
-        work: Callable[[], None],
-        turns: dict[int, PendingTurn],
-        decoder: BatchDecoder,
-        free: list[int],
+    def _run_pass(
+        self, work: Callable[[], None], turns: dict[int, PendingTurn], decoder: BatchDecoder
     ) -> None:
-        """Do a pass; where it fails, its turns end, and the thread goes on."""
+        """Run a forward pass; where it fails, its turns end, and the thread continues."""
         try:
             work()
-        except Exception:  # whatever a model makes of somebody's tokens
+        except Exception:  # a model may raise anything on a client's tokens
             self._log.error("pass_failed", turns=len(turns), traceback=traceback.format_exc())
             for row, turn in list(turns.items()):
-                turn.tell([], is_over=True, has_failed=True)
-                self._leave(row, decoder, free)
+                turn.notify([], is_over=True, has_failed=True)
+                self._free_row(row, decoder)
 
-    def _tell(self, decoder: BatchDecoder, free: list[int]) -> None:
-        """Give each turn its news, and its slot to the next where it is over."""
+    def _notify_all(self, decoder: BatchDecoder) -> None:
+        """Send each turn its new tokens, and free the slots of those that are over."""
         for row, turn in list(self._active.items()):
             if turn.is_cancelled:
                 self._metrics.cancelled.inc()
-                self._leave(row, decoder, free)
+                self._free_row(row, decoder)
                 continue
-            state = decoder.turn(row)
+            state = decoder.get_turn(row)
             if turn.streams or state.is_over:
                 written, state.written = state.written, []
-                turn.tell(written, is_over=state.is_over)
+                turn.notify(written, is_over=state.is_over)
             if state.is_over:
-                self._leave(row, decoder, free)
+                self._free_row(row, decoder)
 
-    def _leave(self, row: int, decoder: BatchDecoder, free: list[int]) -> None:
+    def _free_row(self, row: int, decoder: BatchDecoder) -> None:
         decoder.drop(row)
         with self._changed:
             self._active.pop(row, None)
-        heapq.heappush(free, row)
+        heapq.heappush(self._free, row)

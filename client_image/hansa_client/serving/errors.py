@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import Any
 
-from hansa.validation.messages import got
+from hansa.validation.messages import describe_value
 
 
 class OpenAIError(Exception):
@@ -19,7 +19,7 @@ class OpenAIError(Exception):
         self.param = param
         self.code = code
 
-    def document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Any]:
         """As OpenAI's clients read it."""
         kind = _KINDS.get(self.status)
         if kind is None:
@@ -29,7 +29,7 @@ class OpenAIError(Exception):
 
 
 class ClientGone(Exception):
-    """Nobody waits for the answer any more."""
+    """The client has disconnected, and nobody reads the answer."""
 
 
 _KINDS: Mapping[int, str] = {
@@ -38,11 +38,26 @@ _KINDS: Mapping[int, str] = {
 }
 
 
-def refused(field: str, why: str) -> OpenAIError:
+def make_shutdown_error() -> OpenAIError:
+    """What requests get while the server shuts down."""
+    return OpenAIError(HTTPStatus.SERVICE_UNAVAILABLE, "the server is about to end")
+
+
+def make_unknown_model_error(name: str, known: Iterable[str]) -> OpenAIError:
+    """A request for a model that is not served."""
+    return OpenAIError(
+        HTTPStatus.NOT_FOUND,
+        f"model: got '{name[:60]}', expected one of {', '.join(known)}",
+        param="model",
+        code="model_not_found",
+    )
+
+
+def reject_field(field: str, why: str) -> OpenAIError:
     """A request that is wrong in a field."""
     return OpenAIError(HTTPStatus.BAD_REQUEST, f"{field}: {why}", param=field)
 
 
-def misfit(field: str, value: Any, fits: str) -> OpenAIError:
+def reject_value(field: str, value: Any, fits: str) -> OpenAIError:
     """A field whose value does not fit."""
-    return refused(field, f"got {got(value, tuple(field.split('.')))}, {fits}")
+    return reject_field(field, f"got {describe_value(value, tuple(field.split('.')))}, {fits}")

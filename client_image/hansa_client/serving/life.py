@@ -1,4 +1,4 @@
-"""A server's life: the model is loaded, requests are answered, and those under way end in peace."""
+"""A server's life: load the model, answer requests, and drain those under way."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ class ServingSettings:
 
 
 @contextmanager
-def serving(source: AdapterSource, settings: ServingSettings) -> Iterator[ChatServer]:
-    """A server that answers until the block ends; then it takes no more, and ends what it has."""
+def run_server(source: AdapterSource, settings: ServingSettings) -> Iterator[ChatServer]:
+    """A server that runs until the block ends; then it drains the requests under way."""
     log, metrics = get("serve"), Metrics()
     if settings.adapter_folder and not settings.adapter_folder.is_dir():
         raise InputError(f"--adapter-folder: got {settings.adapter_folder}, expected a folder")
-    base = _load(source, settings.threads)
-    longest = base.longest(settings.max_length)
+    base = _load_base(source, settings.threads)
+    longest = base.cap_length(settings.max_length)
     engine = Engine(base, settings.slots, longest, settings.threads, metrics, log)
     offered = settings.adapter_folder.resolve() if settings.adapter_folder else None
-    catalogue = Catalogue(source.entries, engine.lora, engine.between_passes, offered)
+    catalogue = Catalogue(source.entries, engine.lora, engine.run_between_passes, offered)
     engine.start()
     try:
         completions = Completions(base.chat, engine, catalogue, metrics)
@@ -71,7 +71,7 @@ def serving(source: AdapterSource, settings: ServingSettings) -> Iterator[ChatSe
         engine.close()
 
 
-def _load(source: AdapterSource, threads: int) -> base_model.Base:
+def _load_base(source: AdapterSource, threads: int) -> base_model.Base:
     try:
         folder = base_model.resolve(source.model, source.storage)
         return base_model.load(source.model, folder, threads)

@@ -1,5 +1,7 @@
 """Metrics of a server, for Prometheus."""
 
+from functools import partial
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
@@ -11,6 +13,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        gauge = partial(Gauge, registry=self.registry)
         self.requests = Counter(
             "hansa_serve_requests",
             "Requests answered, by path and HTTP status.",
@@ -35,18 +38,15 @@ class Metrics:
             buckets=_TURNS,
             registry=self.registry,
         )
-        self.active = self._gauge("hansa_serve_active_turns", "Turns being written.")
-        self.waiting = self._gauge("hansa_serve_waiting_turns", "Turns that wait for a slot.")
-        self.slots = self._gauge("hansa_serve_slots", "Turns that can be written at a time.")
+        self.active = gauge("hansa_serve_active_turns", "Turns being written.")
+        self.waiting = gauge("hansa_serve_waiting_turns", "Turns that wait for a slot.")
+        self.slots = gauge("hansa_serve_slots", "Turns that can be written at a time.")
         self.cancelled = Counter(
             "hansa_serve_cancelled_turns",
             "Turns whose client left before their end.",
             registry=self.registry,
         )
 
-    def exposition(self) -> bytes:
+    def format_exposition(self) -> bytes:
         """All of them in Prometheus's text format."""
         return generate_latest(self.registry)
-
-    def _gauge(self, name: str, about: str) -> Gauge:
-        return Gauge(name, about, registry=self.registry)

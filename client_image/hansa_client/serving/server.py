@@ -1,63 +1,88 @@
-"""The server of adapters: connections, and who answers their requests."""
+"""The HTTP server of chat completions: a bounded number of threads, and an orderly shutdown."""
 
 from __future__ import annotations
 
+import hmac
+import socket
+import threading
+import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from http.server import BaseHTTPRequestHandler
-from typing import Protocol
+from contextlib import contextmanager
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Protocol
 
+from hansa.core.errors import InputError
 from hansa.core.logs import Log
+from hansa_client.serving import chat_request
 from hansa_client.serving.chat_request import ChatRequest
 from hansa_client.serving.documents import Document
-from hansa_client.serving.http_server import HttpServer
+from hansa_client.serving.errors import OpenAIError, make_unknown_model_error
 from hansa_client.serving.metrics import Metrics
+
+MOST_CONNECTIONS = 512
+"""At a time; others are closed at once."""
 
 
 class Answering(Protocol):
     """A request under way."""
 
-    def whole(self, is_gone: Callable[[], bool]) -> Document:
+    def make_document(self, is_gone: Callable[[], bool]) -> Document:
         """All answers in one document."""
 
-    def chunks(self, is_gone: Callable[[], bool]) -> Iterator[Document]:
+    def make_chunks(self, is_gone: Callable[[], bool]) -> Iterator[Document]:
         """The answers piece by piece."""
 
     def cancel(self) -> None:
-        """Nobody waits for it any more."""
+        """Stop: the client has disconnected."""
 
 
-class Service(Protocol):
-    """Whoever answers requests."""
+class Service(ABC):
+    """What answers requests; by itself it can neither load nor unload adapters."""
 
     metrics: Metrics
     """What is counted."""
 
     @property
+    @abstractmethod
     def names(self) -> Sequence[str]:
-        """Models that there are."""
+        """Names of the served models."""
 
     @property
     def is_alive(self) -> bool:
         """Whether requests are answered."""
+        return True
 
     def check(self, name: str) -> None:
-        """Raise ApiError where there is no such model."""
+        """Raise OpenAIError where there is no such model."""
+        if name not in self.names:
+            raise make_unknown_model_error(name, self.names)
 
     def digest(self, name: str) -> str:
-        """Digest of the adapter that a model is; empty: it is the base, or nobody's affair."""
+        """Digest of a model's adapter; empty where it has none, or does not tell."""
+        return ""
 
     def change_adapters(self, body: bytes, *, is_unloaded: bool) -> str:
-        """Load the adapter that a body names, or forget it; its name."""
+        """Load or unload the adapter that a body names; its name."""
+        raise OpenAIError(
+            HTTPStatus.NOT_FOUND, "got another path, expected that of chat completions"
+        )
 
     def parse(self, body: bytes) -> ChatRequest:
         """The request in a body."""
+        return chat_request.parse(body)
 
+    @abstractmethod
     def begin(self, request: ChatRequest) -> Answering:
-        """Have a request answered."""
+        """Start answering a request."""
 
 
-class ChatServer(HttpServer):
-    """Connections, and what all of them share."""
+class ChatServer(ThreadingHTTPServer):
+    """One thread per connection, and what all of them share."""
+
+    daemon_threads = True
+    request_queue_size = 128
 
     def __init__(
         self,
@@ -68,4 +93,75 @@ class ChatServer(HttpServer):
         log: Log,
     ) -> None:
         self.completions = completions
-        super().__init__(address, handler, api_key, log)
+        if ":" in address[0]:
+            self.address_family = socket.AF_INET6
+        self.log = log
+        self.is_draining = False
+        self._key = api_key.encode()
+        self._room = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self._busy = 0
+        self._changed = threading.Condition()
+        try:
+            super().__init__(address, handler)
+        except OSError as error:
+            raise InputError(
+                f"--host, --port: got {address[0]}:{address[1]} ({error.strerror}), "
+                "expected an address of this machine and a free port"
+            ) from None
+
+    @property
+    def url(self) -> str:
+        """Where clients reach it."""
+        host, port = self.server_address[:2]
+        name = host.decode() if isinstance(host, bytes | bytearray) else str(host)
+        return f"http://{f'[{name}]' if ':' in name else name}:{port}"
+
+    def server_bind(self) -> None:
+        """Bind, without a DNS lookup of this machine's name."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Start a thread for a connection, unless there are too many."""
+        if not self._room.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """One connection; its permit is released even when it fails."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._room.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Log a connection that failed outside of a request."""
+        self.log.warning("connection_failed", traceback=traceback.format_exc())
+
+    def is_allowed(self, authorization: str) -> bool:
+        """Whether a request carries the key, compared in constant time."""
+        given = authorization.encode("utf-8", "surrogateescape")
+        return not self._key or hmac.compare_digest(given, b"Bearer " + self._key)
+
+    @contextmanager
+    def count_busy(self) -> Iterator[None]:
+        """Within, a request is under way, and `drain` waits for it."""
+        with self._changed:
+            self._busy += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._busy -= 1
+                self._changed.notify_all()
+
+    def drain(self, seconds: float) -> bool:
+        """Stop accepting requests, and wait for those under way; whether all ended in time."""
+        self.is_draining = True
+        self.shutdown()
+        self.socket.close()
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._busy, timeout=seconds)

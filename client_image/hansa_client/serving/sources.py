@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 from hansa.adapter.peft_folder import open_folder
 from hansa.api import bucket_keys
 from hansa.cli.common import say
-from hansa.core.errors import Denied, InputError, Unopened
-from hansa.local.credentials import of_reader, read_credentials
-from hansa.local.loop import private_store
+from hansa.core.errors import Denied, InputError, UnsealError
+from hansa.local.credentials import pick_reader, read_credentials
+from hansa.local.loop import open_experience
 from hansa.local.results import (
-    choose_served,
+    add_storage,
+    choose_served_round,
     open_store,
     pull_files,
     pull_personal,
-    with_storage,
 )
 from hansa.local.rundir import RunDir
 from hansa.publish.bucket import open_bucket
@@ -38,12 +38,12 @@ class AdapterSource:
     model: str
     """The base model, as in spec.model.source."""
     entries: Sequence[ServedModel]
-    """The adapters, the usual one first."""
+    """The adapters, the default one first."""
     storage: S3 | None = None
     """The store that a model in a bucket is read from."""
 
 
-def of_folder(path: Path) -> AdapterSource:
+def read_folder(path: Path) -> AdapterSource:
     """One adapter, by the name of its folder."""
     config = open_folder(path).config
     base, revision = config.get("base_model_name_or_path"), config.get("revision")
@@ -53,24 +53,24 @@ def of_folder(path: Path) -> AdapterSource:
         )
     name = path.resolve().name
     entries = [ServedModel(name=name if name != BASE else "adapter", folder=path)]
-    return AdapterSource(model=_model(base, revision), entries=entries)
+    return AdapterSource(model=_name_model(base, revision), entries=entries)
 
 
-def of_run(path: Path, credentials: Path | None, into: Path) -> AdapterSource:
-    """The adapters of a run on this machine, copied: its store is free again afterwards."""
+def read_run(path: Path, credentials: Path | None, into: Path) -> AdapterSource:
+    """The adapters of a run on this machine, copied so that its store can be closed."""
     folder = RunDir(path)
     federation = folder.load()
     with open_store(federation, folder, credentials) as store:
-        return _copied(with_storage(federation, folder), store, credentials, into)
+        return _copy_adapters(add_storage(federation, folder), store, credentials, into)
 
 
-def of_federation(federation: Federation, credentials: Path | None, into: Path) -> AdapterSource:
+def read_federation(federation: Federation, credentials: Path | None, into: Path) -> AdapterSource:
     """The adapters of a federation on a cluster, copied with your own credentials."""
     with open_bucket(federation.spec, credentials) as store:
-        return _copied(federation, store, credentials, into)
+        return _copy_adapters(federation, store, credentials, into)
 
 
-def _model(base: str, revision: str | None) -> str:
+def _name_model(base: str, revision: str | None) -> str:
     """A base by PEFT's name as spec.model.source has it: the inverse of `lora.base_name`."""
     if base.startswith(("builtin:", "s3://")):
         return base
@@ -79,12 +79,12 @@ def _model(base: str, revision: str | None) -> str:
     return f"hf:{base}@{revision}" if revision else f"hf:{base}"
 
 
-def _copied(
+def _copy_adapters(
     federation: Federation, store: ObjectStore, credentials: Path | None, into: Path
 ) -> AdapterSource:
     spec, status = federation.spec, federation.status
     prefix = spec.storage.s3.prefix if spec.storage else ""
-    rounds = _rounds(store, prefix)
+    rounds = _list_rounds(store, prefix)
     if not rounds:
         raise InputError(f"{federation.metadata.name}: no round has made an adapter yet")
     folders = {round_: into / f"round-{round_}" for round_ in rounds}
@@ -99,46 +99,46 @@ def _copied(
     entries += [
         ServedModel(name=f"round-{round_}", folder=folder) for round_, folder in folders.items()
     ]
-    entries += _personal(federation, store, credentials, folders, into)
+    entries += _copy_personal(federation, store, credentials, folders, into)
     return AdapterSource(
         model=spec.model.source, entries=entries, storage=spec.storage.s3 if spec.storage else None
     )
 
 
-def _rounds(store: ObjectStore, prefix: str) -> list[int]:
+def _list_rounds(store: ObjectStore, prefix: str) -> list[int]:
     """Rounds with a global adapter, the last first."""
     root = bucket_keys.global_root(prefix)
     made = [
-        bucket_keys.number(root, key)
+        bucket_keys.parse_round(root, key)
         for key in store.list(root)
         if key.endswith(bucket_keys.MANIFEST)
     ]
     return sorted({round_ for round_ in made if round_}, reverse=True)
 
 
-def _personal(
+def _copy_personal(
     federation: Federation,
     store: ObjectStore,
     credentials: Path | None,
     folders: dict[int, Path],
     into: Path,
 ) -> list[ServedModel]:
-    """What each silo serves itself, where silos chose that and these credentials open it."""
+    """What each silo serves itself, where silos chose that and these credentials may read it."""
     spec = federation.spec
     if spec.personalization == "none" or federation.status.adapter is None:
         return []
     given = read_credentials(credentials) if credentials else {}
-    round_ = choose_served(federation, "last")
+    round_ = choose_served_round(federation, "last")
     entries = []
     for environment in (each.name for each in spec.environments):
         place = spec.private_storage(environment)
-        variables = given.get(environment) or of_reader(given) if given else None
-        private = private_store(spec, environment, store, variables)
+        variables = given.get(environment) or pick_reader(given) if given else None
+        private = open_experience(spec, environment, store, variables)
         folder = into / f"silo-{environment}"
         prefix = place.s3.prefix if place else ""
         try:
             files = pull_personal(private, prefix, environment, round_, folder)
-        except (Denied, InputError, Unopened) as error:
+        except (Denied, InputError, UnsealError) as error:
             say(f"note: {environment}: what it serves itself is not served here ({error.message})")
             continue
         own = folder if files else folders.get(round_)
@@ -147,10 +147,10 @@ def _personal(
     return entries
 
 
-def of_option(text: str) -> AdapterSource:
+def parse_option(text: str) -> AdapterSource:
     """An adapter that is given as NAME=FOLDER."""
     name, equals, folder = text.partition("=")
     if not equals or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}", name):
         raise InputError(f"--adapter: got {text!r}, expected NAME=FOLDER")
-    source = of_folder(Path(folder))
+    source = read_folder(Path(folder))
     return AdapterSource(model=source.model, entries=[ServedModel(name=name, folder=Path(folder))])

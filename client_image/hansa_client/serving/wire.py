@@ -1,4 +1,4 @@
-"""The wire: requests read with bounds on their time and size, for a server of strangers' bytes."""
+"""The wire: requests from untrusted clients, read with limits on their time and size."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import time
 from collections.abc import Callable
 from email.message import Message
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, TypeVar
 
-from hansa_client.serving.errors import OpenAIError
+from hansa_client.serving.errors import ClientGone, OpenAIError
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -23,7 +24,12 @@ IDLE_SECONDS = 75.0
 READ_SECONDS = 20.0
 """How long a request may take to arrive, from its first byte on."""
 WRITE_SECONDS = 30.0
-"""How long a client may refuse to take a piece of its answer."""
+"""How long a client may take to accept a piece of its answer."""
+LOOK_SECONDS = 0.25
+"""How often a waiting request checks whether its client has disconnected."""
+ANSWER_SECONDS = 600.0
+"""The longest that a client waits for the end of an answer."""
+Event = TypeVar("Event")
 _DISCARDED = 16 * MOST_BYTES
 _LINGER_SECONDS = 2.0
 
@@ -41,18 +47,12 @@ class TimedReader(io.RawIOBase):
         self._until = time.monotonic() + IDLE_SECONDS
         self._has_begun = False
 
-    def begin(self) -> None:
-        """The request's first byte is here."""
-        if not self._has_begun:
-            self._has_begun = True
-            self._until = time.monotonic() + READ_SECONDS
-
     def readable(self) -> bool:
-        """As files say it."""
+        """As io.RawIOBase wants it."""
         return True
 
     def readinto(self, buffer: WriteableBuffer) -> int:
-        """What has come, at least a byte; TimeoutError behind the deadline."""
+        """What has arrived, at least a byte; TimeoutError after the deadline."""
         left = self._until - time.monotonic()
         if left <= 0:
             raise TimeoutError("the request did not arrive in time")
@@ -61,12 +61,14 @@ class TimedReader(io.RawIOBase):
             count = self._connection.recv_into(buffer)
         finally:
             self._connection.settimeout(WRITE_SECONDS)
-        self.begin()
+        if not self._has_begun:
+            self._has_begun = True
+            self._until = time.monotonic() + READ_SECONDS
         return count
 
 
-def body_length(headers: Message) -> int:
-    """Bytes of the body that follows; ApiError where it is too long, or nobody knows."""
+def read_body_length(headers: Message) -> int:
+    """Bytes of the body that follows; OpenAIError where it is too long, or its length unknown."""
     if "Transfer-Encoding" in headers:
         raise OpenAIError(
             HTTPStatus.LENGTH_REQUIRED,
@@ -85,8 +87,8 @@ def body_length(headers: Message) -> int:
 
 
 def read_body(headers: Message, file: io.BufferedIOBase) -> bytes:
-    """The body; ApiError where it is not all there in time."""
-    length = body_length(headers)
+    """The body; OpenAIError where it does not arrive in time."""
+    length = read_body_length(headers)
     try:
         body = file.read(length)
     except TimeoutError:
@@ -101,8 +103,8 @@ def read_body(headers: Message, file: io.BufferedIOBase) -> bytes:
     return body
 
 
-def is_gone(connection: socket.socket) -> Callable[[], bool]:
-    """A look at whether the client has closed the connection."""
+def make_gone_check(connection: socket.socket) -> Callable[[], bool]:
+    """A function that says whether the client has closed the connection."""
     poll = select.poll()
     poll.register(connection, select.POLLIN)
 
@@ -115,8 +117,23 @@ def is_gone(connection: socket.socket) -> Callable[[], bool]:
     return look
 
 
+def wait_for(events: SimpleQueue[Event], is_gone: Callable[[], bool], until: float) -> Event:
+    """The next event, or ClientGone, or OpenAIError when the clock passes `until`."""
+    while True:
+        try:
+            return events.get(timeout=LOOK_SECONDS)
+        except Empty:
+            if is_gone():
+                raise ClientGone from None
+            if time.monotonic() > until:
+                raise OpenAIError(
+                    HTTPStatus.GATEWAY_TIMEOUT,
+                    f"the answer took longer than {ANSWER_SECONDS:.0f} s",
+                ) from None
+
+
 def discard(connection: socket.socket) -> None:
-    """Take what a refused client still sends, for a moment, so that it reads the refusal."""
+    """Read what a refused client still sends, for a moment, so that it reads the refusal."""
     until = time.monotonic() + _LINGER_SECONDS
     try:
         connection.shutdown(socket.SHUT_WR)

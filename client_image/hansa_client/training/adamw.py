@@ -1,4 +1,4 @@
-"""AdamW by torch's fused kernel, without torch.optim: that one imports a compiler for seconds."""
+"""AdamW by torch's fused kernel, without torch.optim, whose import takes seconds."""
 
 from collections.abc import Mapping
 
@@ -18,29 +18,29 @@ class AdamW:
     """What torch.optim.AdamW(weight_decay=0, fused=True) computes, bit for bit."""
 
     def __init__(self, weights: Mapping[str, torch.Tensor], state: State | None = None) -> None:
-        self._names = list(weights)
-        self._weights = list(weights.values())
-        self._means = [torch.zeros_like(weight) for weight in self._weights]
-        self._squares = [torch.zeros_like(weight) for weight in self._weights]
-        self._steps = [
-            torch.zeros((), dtype=torch.float32, device=weight.device) for weight in self._weights
-        ]
-        for name, kept in self._parts().items():
+        self._weights = dict(weights)
+        self._state: dict[str, torch.Tensor] = {}
+        for name, weight in weights.items():
+            self._state[name + _MEAN] = torch.zeros_like(weight)
+            self._state[name + _SQUARE] = torch.zeros_like(weight)
+            self._state[name + _STEPS] = weight.new_zeros((), dtype=torch.float32)
+        for name, kept in self._state.items():
             if state and name in state:
                 kept.copy_(torch.from_numpy(state[name].copy()).reshape(kept.shape))
 
     @torch.no_grad()
     def step(self, rate: float) -> None:
-        """Follow the gradients once, and forget them; a weight without one stays as it is."""
-        gradients = {i: w.grad for i, w in enumerate(self._weights) if w.grad is not None}
-        used = list(gradients)
-        steps = [self._steps[index] for index in used]
+        """Take one step, and clear the gradients; a weight without a gradient is not changed."""
+        used = [name for name, weight in self._weights.items() if weight.grad is not None]
+        means, squares, steps = (
+            [self._state[name + ending] for name in used] for ending in (_MEAN, _SQUARE, _STEPS)
+        )
         torch._foreach_add_(steps, 1)
         torch._fused_adamw_(
-            [self._weights[index] for index in used],
-            list(gradients.values()),
-            [self._means[index] for index in used],
-            [self._squares[index] for index in used],
+            [self._weights[name] for name in used],
+            [weight.grad for weight in self._weights.values() if weight.grad is not None],
+            means,
+            squares,
             [],
             steps,
             amsgrad=False,
@@ -54,25 +54,17 @@ class AdamW:
         self.forget_gradients()
 
     def forget_gradients(self) -> None:
-        """As if nothing had been computed since the last step."""
-        for weight in self._weights:
+        """Clear what was computed since the last step."""
+        for weight in self._weights.values():
             weight.grad = None
 
     @torch.no_grad()
-    def own_gradients(self) -> None:
-        """Copy what is added up so far: a recording writes its next gradients over its last."""
-        for weight in self._weights:
+    def copy_gradients(self) -> None:
+        """Copy the gradients so far: the next replay of a CUDA graph overwrites them."""
+        for weight in self._weights.values():
             if weight.grad is not None:
                 weight.grad = weight.grad.clone()
 
-    def state(self) -> State:
-        """All that the next step depends on beside the weights, to go on from in another round."""
-        return {n: kept.cpu().numpy().reshape(-1).copy() for n, kept in self._parts().items()}
-
-    def _parts(self) -> dict[str, torch.Tensor]:
-        kinds = {_MEAN: self._means, _SQUARE: self._squares, _STEPS: self._steps}
-        return {
-            name + ending: kept
-            for ending, all_kept in kinds.items()
-            for name, kept in zip(self._names, all_kept, strict=True)
-        }
+    def export_state(self) -> State:
+        """The state from which another round can continue."""
+        return {n: kept.cpu().numpy().reshape(-1).copy() for n, kept in self._state.items()}

@@ -1,7 +1,7 @@
-"""CUDA graphs for training: passes over packed rows of one size, captured once and then replayed.
+"""CUDA graphs: steps that are captured once and then replayed.
 
-A small model's step is thousands of short kernels, and starting each of them from Python takes
-longer than running it. A CUDA graph starts them all at once.
+A small model's step is thousands of short kernels, and launching each of them from Python takes
+longer than running it. A CUDA graph launches them all at once.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ import torch
 from hansa_client.training.packing import Frame, PackedModel, PackedRow
 
 _WARM_UPS = 1
-"""Passes before the recording, in which libraries take the memory they keep."""
+"""Runs before the capture, in which libraries allocate the memory they keep."""
 
 
 class GraphedModel:
-    """The states that a model's output layer is given, for rows of one frame, with gradients."""
+    """The input of a model's output layer for rows of one frame, with gradients."""
 
     def __init__(self, model: Any, packed: PackedModel, frame: Frame, device: torch.device) -> None:
         self.frame = frame
-        blank = PackedRow.of([[0]], device, frame)
+        blank = PackedRow.pack([[0]], device, frame)
         made = (blank.tokens, blank.positions, blank.bounds)
         trunk = _Trunk(model, packed, frame).train()
         self._play: Any = torch.cuda.make_graphed_callables(trunk, made, num_warmup_iters=_WARM_UPS)
 
-    def states(self, row: PackedRow) -> torch.Tensor:
-        """Of all tokens of a row; the next call overwrites them."""
+    def compute_states(self, row: PackedRow) -> torch.Tensor:
+        """States of all tokens of a row; the next call overwrites them."""
         states: torch.Tensor = self._play(row.tokens, row.positions, row.bounds)
         return states
 
 
 class GraphRecorder:
-    """Records steps of which one runs at a time, so that all share their memory."""
+    """Captures steps that run one at a time, so that they share memory."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
 
     def record(self, step: Callable[[], None]) -> Callable[[], None]:
-        """What replays a step; it is run, too. On a CPU, which is for tests, the step itself."""
+        """Run and capture a step, and return what replays it; on a CPU, for tests, the step."""
         if self._device.type != "cuda":
             return step
         stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
@@ -69,4 +69,4 @@ class _Trunk(torch.nn.Module):
         self, tokens: torch.Tensor, positions: torch.Tensor, bounds: torch.Tensor
     ) -> torch.Tensor:
         row = PackedRow(tokens, positions, bounds, self._frame.longest, [])
-        return self._packed.states(row)
+        return self._packed.compute_states(row)

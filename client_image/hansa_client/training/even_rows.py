@@ -1,7 +1,7 @@
-"""Even rows: trajectories filled up to one length, in few shapes, for which few CUDA graphs do.
+"""Even rows: trajectories padded to one length, in few shapes, so that few CUDA graphs are needed.
 
-Each trajectory's gradient is then a product of its own slice of the row. What fills a trajectory up
-stands behind it, where no token of it looks, and adds nothing; neither does an empty trajectory.
+Each trajectory's gradient is then a product of its own slice of the row. Padding is behind a
+trajectory, where its tokens do not attend to it, and adds nothing; nor do empty trajectories.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from hansa_client import trajectory
 
 _STEP = 16
-"""Lengths are whole numbers of these, which is how a GPU cuts its products."""
+"""Lengths are multiples of this, which suits the tiles of a GPU."""
 _SHORTER = 0.71
-"""A shorter shape is at most so long: few are enough, and little of a row is filled up."""
+"""Maximum ratio of a shape's length to the next longer one's: few shapes, and little padding."""
 
 Lots = Sequence[Sequence[int]]
 """The sequences of each step."""
@@ -26,14 +26,14 @@ Lots = Sequence[Sequence[int]]
 
 @dataclass(frozen=True)
 class RowShape:
-    """What all rows of a CUDA graph have in common."""
+    """The shape of all rows of a CUDA graph."""
 
     count: int
     """Trajectories; the last ones may be empty."""
     length: int
     """Tokens of each."""
     wanted: int = 0
-    """Most tokens of the agent in a row."""
+    """Maximum number of the agent's tokens in a row."""
 
     @property
     def tokens(self) -> int:
@@ -43,37 +43,37 @@ class RowShape:
 
 @dataclass(frozen=True)
 class EvenRow:
-    """A row as a CUDA graph reads it."""
+    """The inputs of a CUDA graph."""
 
     numbers: NDArray[np.int64]
-    """Tokens, then for each of them its place among the wanted, then the places of the wanted."""
+    """Tokens, then each token's index among the wanted ones, then the positions of the wanted."""
     shares: NDArray[np.float32]
-    """What the log-probability of each wanted token counts; what fills them up counts nothing."""
+    """Weight of the log-probability of each wanted token; 0 for padding."""
 
 
-def shapes(
+def choose_shapes(
     lots: Lots, lengths: Sequence[int], agents: Sequence[int], room: int, least: int
 ) -> list[RowShape]:
-    """Shapes for the rows of all steps, the longest first; none where the rows are too few.
+    """Shapes for the rows of all steps, the longest first; none where there are too few rows.
 
-    `agents` are the agent's tokens of each sequence, `room` the tokens of a row, `least` the rows
-    from which on a shape is worth it: those of rarer ones go into longer rows.
+    `agents` are the agent's tokens of each sequence, `room` the tokens of a row, `least` the
+    minimum rows of a shape: sequences of rarer shapes go into longer rows.
     """
     drawn = {lengths[index] for lot in lots for index in lot}
-    made = _ladder(drawn, max(map(len, lots), default=0), room) if drawn else []
+    made = _list_shapes(drawn, max(map(len, lots), default=0), room) if drawn else []
     while made:
-        every = [each for lot in lots for each in rows(lot, lengths, made)]
+        every = [each for lot in lots for each in fill_rows(lot, lengths, made)]
         used = Counter(shape for shape, _ in every)
         rare = [shape for shape in made if used[shape] < least]
         if len(every) < least:
             return []
         if not rare or rare == made[:1]:
-            return [_wanting(shape, every, agents) for shape in made]
+            return [_count_wanted(shape, every, agents) for shape in made]
         made.remove(rare[-1])
     return []
 
 
-def rows(
+def fill_rows(
     lot: Sequence[int], lengths: Sequence[int], made: Sequence[RowShape]
 ) -> Iterator[tuple[RowShape, list[int]]]:
     """A step's sequences in rows of these shapes, the longest first."""
@@ -84,10 +84,10 @@ def rows(
         order = order[shape.count :]
 
 
-def row(
+def build_row(
     shape: RowShape, sequences: Sequence[trajectory.Sequence], shares: Sequence[float]
 ) -> EvenRow:
-    """These sequences as a row; each one's tokens of the agent count its share."""
+    """These sequences as a row, with a share for each."""
     tokens = np.zeros((shape.count, shape.length), np.int64)
     own: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
     for place, sequence in enumerate(sequences):
@@ -104,24 +104,24 @@ def row(
     )
 
 
-def _ladder(drawn: set[int], most: int, room: int) -> list[RowShape]:
+def _list_shapes(drawn: set[int], most: int, room: int) -> list[RowShape]:
     """Shapes from the longest trajectory down to the shortest."""
     by_length: dict[int, RowShape] = {}
     while drawn:
         top = max(drawn)
         length = _STEP * -(-top // _STEP)
-        by_length.setdefault(length, RowShape(_count(top, most, room), length))
+        by_length.setdefault(length, RowShape(_count_per_row(top, most, room), length))
         drawn = {each for each in drawn if each <= _SHORTER * top}
     return list(by_length.values())
 
 
-def _count(top: int, most: int, room: int) -> int:
-    """Trajectories of a row: the largest step has full ones, as few as there is room for."""
+def _count_per_row(top: int, most: int, room: int) -> int:
+    """Trajectories of a row, so that the largest step fills as few rows as possible."""
     needed = -(-most // max(1, room // top))
     return -(-most // needed)
 
 
-def _wanting(
+def _count_wanted(
     shape: RowShape, every: Sequence[tuple[RowShape, list[int]]], agents: Sequence[int]
 ) -> RowShape:
     wanted = [sum(agents[index] for index in part) for each, part in every if each == shape]

@@ -1,4 +1,4 @@
-"""Second moments of what adapted layers are given: the mean of x·xᵀ over trajectories' tokens."""
+"""Second moments of the inputs of adapted layers: the mean of x·xᵀ over trajectories' tokens."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ from hansa_client.models.base_model import Base
 from hansa_client.training import batches
 
 KEPT = 0.9
-"""Share of the off-diagonals that is kept: what two inputs have in common is known less well."""
+"""Factor for the off-diagonals, whose estimates are less certain."""
 READ_TOKENS = 4096
-"""Tokens of one forward pass, padding included."""
+"""Tokens of one forward pass, with padding."""
 MOST_BYTES = 2**30
-"""What sums may take at a time on a CPU; on a GPU it is half of what is free."""
+"""Maximum memory of the sums on a CPU; on a GPU it is half of the free memory."""
 _SPARE = 32
-"""Directions beside the wanted ones in which those are looked for."""
+"""Extra directions of the random subspace in which the largest directions are searched."""
 
 
 @torch.no_grad()
 def collect(
     base: Base, modules: Sequence[str], sequences: Sequence[trajectory.Sequence], rank: int
 ) -> Tensors:
-    """One pass of the model as it is now over all tokens of the trajectories, or as many as needed.
+    """Read all trajectories with the model as it is now, and return the moments of these layers.
 
-    Where the sums of all layers are more than there is room for, each pass takes some layers; that
-    changes no value. Rows are padded on the right, where no real token sees the padding.
+    Where the sums of all layers do not fit into memory, each pass collects some layers, which
+    changes no value. Rows are padded on the right, where no token attends to the padding.
     """
     made: Tensors = {}
-    for part in _parts(base, sorted(modules)):
+    for part in _split_modules(base, sorted(modules)):
         sums = _Sums()
         with ExitStack() as hooks:
             for name in part:
                 layer = base.model.get_submodule(name)
-                hooks.callback(layer.register_forward_pre_hook(sums.hook(name)).remove)
+                hooks.callback(layer.register_forward_pre_hook(sums.make_hook(name)).remove)
             _read(base, sequences, sums)
-        made |= _described(sums, sum(map(len, sequences)), rank)
+        made |= _describe(sums, sum(map(len, sequences)), rank)
     return made
 
 
-def _parts(base: Base, modules: Sequence[str]) -> Iterator[list[str]]:
-    """Layers side by side whose sums fit; those of one block stay together: they share inputs."""
-    room, part, used = _room(base), list[str](), 0
+def _split_modules(base: Base, modules: Sequence[str]) -> Iterator[list[str]]:
+    """Groups of layers whose sums fit; layers of one block share inputs and stay together."""
+    room, part, used = _measure_room(base), list[str](), 0
     blocks: dict[str, list[str]] = {}
     for name in modules:
         blocks.setdefault(name.rpartition(".")[0], []).append(name)
@@ -62,7 +62,7 @@ def _parts(base: Base, modules: Sequence[str]) -> Iterator[list[str]]:
         yield part
 
 
-def _room(base: Base) -> int:
+def _measure_room(base: Base) -> int:
     if base.device.type != "cuda":
         return MOST_BYTES
     return int(torch.cuda.mem_get_info(base.device)[0]) // 2
@@ -71,7 +71,7 @@ def _room(base: Base) -> int:
 def _read(base: Base, sequences: Sequence[trajectory.Sequence], sums: _Sums) -> None:
     lengths = [len(sequence) for sequence in sequences]
     order = sorted(range(len(lengths)), key=lambda index: lengths[index])
-    for part in batches.filled(order, lengths, READ_TOKENS):
+    for part in batches.fill_batches(order, lengths, READ_TOKENS):
         width = max(lengths[index] for index in part)
         rows = [sequences[index].tokens for index in part]
         ids = torch.tensor([row + [0] * (width - len(row)) for row in rows])
@@ -81,7 +81,7 @@ def _read(base: Base, sequences: Sequence[trajectory.Sequence], sums: _Sums) -> 
 
 
 class _Sums:
-    """The sums over what layers were given so far."""
+    """Sums over the layers' inputs so far."""
 
     def __init__(self) -> None:
         self.totals: dict[str, torch.Tensor] = {}
@@ -91,15 +91,15 @@ class _Sums:
         self._last: tuple[torch.Tensor, str] | None = None
 
     def begin(self, real: torch.Tensor) -> None:
-        """The next batch, of which only these tokens count."""
+        """Start the next batch, of which only these tokens count."""
         self._real, self._last = real.flatten().nonzero()[:, 0], None
 
-    def hook(self, name: str) -> Callable[[Any, tuple[torch.Tensor, ...]], None]:
-        """What a layer of this name is to call before each pass."""
+    def make_hook(self, name: str) -> Callable[[Any, tuple[torch.Tensor, ...]], None]:
+        """A forward pre-hook for a layer of this name."""
 
         def look(layer: Any, arguments: tuple[torch.Tensor, ...]) -> None:
             states, last = arguments[0], self._last
-            if last is None or last[0] is not states or not _are_near(name, last[1]):
+            if last is None or last[0] is not states or not _are_in_one_block(name, last[1]):
                 last = self._last = (states, name)
                 self._add(name, states.flatten(0, 1)[self._real].float())
             readers = self.readers.setdefault(last[1], [])
@@ -114,36 +114,38 @@ class _Sums:
         self.totals[name].addmm_(rows.T, rows)
 
 
-def _are_near(name: str, other: str) -> bool:
-    """Whether two layers are of one block: only those are looked at in one pass for certain."""
+def _are_in_one_block(name: str, other: str) -> bool:
+    """Whether two layers are of one block, so that they are always in the same pass."""
     return name.rpartition(".")[0] == other.rpartition(".")[0]
 
 
-def _described(sums: _Sums, tokens: int, rank: int) -> Tensors:
-    """The largest directions of each input, their sizes and the rest, as they are sent."""
+def _describe(sums: _Sums, tokens: int, rank: int) -> Tensors:
+    """The largest directions of each input, their moments and the rest, as they are sent."""
     made: Tensors = {}
     for first, readers in sums.readers.items():
-        names = second_moments.names(readers)
-        matrix = damped(sums.totals.pop(first) / tokens)
-        vectors, values, rest = largest(matrix, second_moments.directions(len(matrix), rank))
+        names = second_moments.moment_names(readers)
+        matrix = dampen(sums.totals.pop(first) / tokens)
+        vectors, values, rest = find_largest(
+            matrix, second_moments.count_directions(len(matrix), rank)
+        )
         made[names.vectors] = vectors.float().cpu().numpy()
         made[names.values] = values.clamp(min=rest).float().cpu().numpy()
         made[names.rest] = torch.tensor([rest]).float().numpy()
     return made
 
 
-def damped(matrix: torch.Tensor) -> torch.Tensor:
+def dampen(matrix: torch.Tensor) -> torch.Tensor:
     """Off-diagonals times KEPT."""
     made = KEPT * matrix
     made.diagonal().copy_(matrix.diagonal())
     return made
 
 
-def largest(matrix: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor, float]:
-    """So many eigenvectors as rows, the largest first, their eigenvalues, and the others' mean.
+def find_largest(matrix: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor, float]:
+    """The largest eigenvectors as rows, their eigenvalues, and the mean of the other eigenvalues.
 
-    They are looked for in a random subspace, which is faster by far than all of them; where it is
-    the whole space they are exact.
+    They are computed in a random subspace, which is much faster; they are exact where that is the
+    whole space.
     """
     wide, size = matrix.double(), len(matrix)
     basis = torch.eye(size, dtype=torch.float64, device=matrix.device)

@@ -1,8 +1,8 @@
-"""Noise drawn ahead: a step's standard normal numbers, by processes of their own.
+"""Noise drawn ahead: a step's standard normal numbers, drawn by several processes.
 
-One core draws the noise of a step in more time than a GPU takes for it, and Python's threads are no
-faster than one core: hashing holds their lock. So each process draws for some of the weights, step
-after step, and waits until its numbers are read. The key goes to it by a pipe, never by a file.
+One core takes longer to draw a step's noise than a GPU takes for the step, and threads do not help:
+hashing holds the GIL. So each process draws for some of the weights, step after step, and waits
+until its numbers are read. It gets the key through a pipe, never in a file.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from hansa.runtime.lifeline import die_with_parent
 from hansa_client.privacy import Stream
 
 _PROCESSES = 8
-"""At most; a machine with fewer cores has fewer."""
+"""Maximum number; at most one for each core."""
 
 Sizes = Mapping[str, int]
 """Values of each weight, by its name."""
 
 
-def drawn(stream: Stream, name: str, step: int, count: int) -> NDArray[np.float64]:
+def draw_normals(stream: Stream, name: str, step: int, count: int) -> NDArray[np.float64]:
     """The standard normal numbers of one weight's noise in a step."""
-    return stream.normals(f"noise/{step}/{name}", count)
+    return stream.draw_normals(f"noise/{step}/{name}", count)
 
 
 class NoiseAhead:
-    """The noise of all weights, step by step, one weight behind another."""
+    """The noise of all weights as one vector, step by step."""
 
     def __init__(self, pipes: Sequence[Any], counts: Sequence[int]) -> None:
-        """`pipes` bring so many numbers each for every step."""
+        """For every step each pipe has as many numbers as `counts` says."""
         self._pipes = pipes
         self._ends = [8 * end for end in accumulate(counts)]
 
     def read(self, into: NDArray[np.float64]) -> None:
-        """The next step's noise; steps come in their order."""
+        """Read the next step's noise."""
         view, begin = into.data.cast("B"), 0
         for pipe, end in zip(self._pipes, self._ends, strict=True):
             if pipe.readinto(view[begin:end]) < end - begin:
@@ -52,20 +52,20 @@ class NoiseAhead:
 
 
 @contextmanager
-def ahead(stream: Stream, sizes: Sizes, steps: int) -> Iterator[NoiseAhead]:
-    """Within, the noise of these steps is drawn while something else is done."""
-    parts = shared(sizes, min(_PROCESSES, os.cpu_count() or 1))
+def draw_ahead(stream: Stream, sizes: Sizes, steps: int) -> Iterator[NoiseAhead]:
+    """Within, other processes draw the noise of these steps."""
+    parts = split_weights(sizes, min(_PROCESSES, os.cpu_count() or 1))
     with ExitStack() as stack:
         pipes = []
         for part in parts:
             process = stack.enter_context(_start(stream, part, steps))
-            stack.callback(process.kill)  # its work is done, or worth nothing
+            stack.callback(process.kill)  # its numbers are not needed any more
             pipes.append(process.stdout)
         yield NoiseAhead(pipes, [sum(part.values()) for part in parts])
 
 
-def shared(sizes: Sizes, count: int) -> list[dict[str, int]]:
-    """The weights in their order, cut into about equal parts, as many or fewer."""
+def split_weights(sizes: Sizes, count: int) -> list[dict[str, int]]:
+    """The weights in order, split into at most `count` parts of about equal size."""
     total = sum(sizes.values())
     befores = accumulate(sizes.values(), initial=0)
     of_each = [
@@ -87,11 +87,11 @@ def _start(stream: Stream, part: Sizes, steps: int) -> subprocess.Popen[bytes]:
 
 
 def main(parent: int) -> None:
-    """One of the processes: draw, write, and draw the next."""
+    """One of the processes: draw and write the noise of each step."""
     die_with_parent(parent)
     stream, sizes, steps = pickle.load(sys.stdin.buffer)  # noqa: S301  # our parent's, by its own pipe
     for step in range(steps):
-        parts = [drawn(stream, name, step, count) for name, count in sizes.items()]
+        parts = [draw_normals(stream, name, step, count) for name, count in sizes.items()]
         sys.stdout.buffer.write(np.concatenate(parts).data)
 
 

@@ -1,8 +1,8 @@
-"""Packing: trajectories of any length in one row without padding, none of which sees another.
+"""Packing: trajectories of any length in one row without padding or attention between them.
 
-Positions begin anew with each trajectory, and attention stays within it: on a GPU by torch's kernel
-for rows of several lengths, elsewhere one trajectory after another, which is for tests. Models of
-transformers whose attention is the plain causal one can be packed; all others are padded.
+Positions restart with each trajectory. Attention uses torch's kernel for variable lengths on a GPU,
+and reads one trajectory after another elsewhere, for tests. Models of transformers with plain
+causal attention can be packed; others are padded.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 NAME = "hansa_packed"
-"""What transformers knows this attention by."""
+"""The name of this attention in transformers."""
 _STRANGE = ("attn_logit_softcapping", "sliding_window", "attention_chunk_size")
-"""Settings of a model's attention that this one does not know."""
+"""Settings of a model's attention that are not supported here."""
 _STEP = 128
-"""Rows are whole numbers of these, which is how a GPU cuts its products."""
+"""Lengths of rows are multiples of this, which suits the tiles of a GPU."""
 
 
-def fits(model: Any) -> bool:
-    """Whether a model can be packed: its attention can be exchanged, and is plain in all layers."""
+def can_pack(model: Any) -> bool:
+    """Whether a model can be packed: its attention is replaceable, and plain in all layers."""
     if not getattr(model, "_supports_attention_backend", False):
         return False
     config = model.config.get_text_config()
@@ -36,18 +36,18 @@ def fits(model: Any) -> bool:
 
 @dataclass(frozen=True)
 class Frame:
-    """Room that all rows of a training share, so that one recording serves them all."""
+    """Size of all rows of a training, so that one CUDA graph serves them all."""
 
     tokens: int
     """Tokens of a row."""
     sequences: int
-    """Trajectories in it, and what fills it up."""
+    """Maximum number of trajectories, with those that pad the row."""
     longest: int
     """Tokens of the longest trajectory."""
 
     @classmethod
-    def around(cls, rows: Sequence[Sequence[int]]) -> Frame:
-        """The smallest for rows whose trajectories have these lengths."""
+    def from_lengths(cls, rows: Sequence[Sequence[int]]) -> Frame:
+        """The smallest frame for rows whose trajectories have these lengths."""
         tokens = _STEP * -(-max(map(sum, rows)) // _STEP)
         longest = max(map(max, rows))
         return cls(tokens, max(map(len, rows)) + tokens // longest + 1, longest)
@@ -58,23 +58,23 @@ class PackedRow:
     """Trajectories side by side, as a model reads them."""
 
     tokens: torch.Tensor
-    """Their tokens, (1, all of them)."""
+    """Their tokens, of shape (1, tokens)."""
     positions: torch.Tensor
-    """Each token's place in its trajectory."""
+    """Each token's position in its trajectory."""
     bounds: torch.Tensor
-    """Where trajectories begin, and where the last one ends."""
+    """Cumulative lengths of the trajectories, from 0."""
     longest: int
     """Tokens of the longest."""
     lengths: list[int]
     """Tokens of each."""
 
     @classmethod
-    def of(
+    def pack(
         cls, sequences: Sequence[Sequence[int]], device: torch.device, frame: Frame | None = None
     ) -> PackedRow:
-        """A row of these; what they leave of a frame is filled with trajectories of no meaning.
+        """A row of these; the rest of a frame is padded with trajectories of zeros.
 
-        Those are no longer than the longest: attention would leave the rest of them undefined.
+        Those are no longer than the longest, since attention leaves tokens beyond that undefined.
         """
         lengths = [len(sequence) for sequence in sequences]
         flat = [token for sequence in sequences for token in sequence]
@@ -95,8 +95,8 @@ class PackedRow:
 
 
 @contextmanager
-def exchanged(model: Any) -> Iterator[None]:
-    """Within, a model's attention is the one here; recomputing in a backward pass needs it, too."""
+def use_packed_attention(model: Any) -> Iterator[None]:
+    """Within, a model uses this attention; gradient checkpointing needs it in the backward pass."""
     config = model.config.get_text_config()
     before = config._attn_implementation
     config._attn_implementation = NAME
@@ -113,16 +113,16 @@ class PackedModel:
         from transformers import AttentionInterface
 
         self._model = model
-        self._row: PackedRow  # the last one read: recomputed activations ask for it, too
+        self._row: PackedRow  # the last one read; gradient checkpointing needs it, too
         AttentionInterface.register(NAME, self._attend)
 
-    def states(self, row: PackedRow) -> torch.Tensor:
-        """What the output layer is given for every token of a row; it lets them through."""
+    def compute_states(self, row: PackedRow) -> torch.Tensor:
+        """The input of the output layer for every token of a row."""
         layer = self._model.get_output_embeddings()
         layer.forward = lambda states: states
         self._row = row
         try:
-            with exchanged(self._model):
+            with use_packed_attention(self._model):
                 output = self._model(
                     input_ids=row.tokens, position_ids=row.positions, use_cache=False
                 )
@@ -141,24 +141,24 @@ class PackedModel:
         scaling: float | None = None,
         **rest: Any,
     ) -> tuple[torch.Tensor, None]:
-        """As transformers calls it: (1, heads, tokens, size) in, tokens before heads out."""
-        attend = _by_kernel if query.is_cuda else _one_by_one
+        """Attention as transformers calls it: (1, heads, tokens, size) in, tokens first out."""
+        attend = _attend_by_kernel if query.is_cuda else _attend_one_by_one
         return attend(query, key, value, self._row, scaling), None
 
 
-def _by_kernel(
+def _attend_by_kernel(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, row: PackedRow, scale: float | None
 ) -> torch.Tensor:
     q, k, v = (states[0].transpose(0, 1).contiguous() for states in (query, key, value))
-    attended: torch.Tensor = _Within.apply(q, k, v, row.bounds, row.longest, scale)  # type: ignore[no-untyped-call]
+    attended: torch.Tensor = _FlashAttention.apply(q, k, v, row.bounds, row.longest, scale)  # type: ignore[no-untyped-call]
     return attended[None]
 
 
-class _Within(torch.autograd.Function):
-    """Torch's flash attention within bounds, set to compute its backward pass in a fixed order.
+class _FlashAttention(torch.autograd.Function):
+    """Torch's flash attention within bounds, with a deterministic backward pass.
 
-    Where torch only warns of changing orders, its flash attention takes one all the same. The
-    strict setting makes it take a fixed one; for the whole model that would stop other layers.
+    In warn-only mode torch's flash attention is not deterministic, and the strict mode would raise
+    errors in other layers. So the strict mode is on for this operation alone.
     """
 
     @staticmethod
@@ -183,7 +183,7 @@ class _Within(torch.autograd.Function):
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
         query, key, value, out, sums, bounds, state, unused = ctx.saved_tensors
         most = ctx.longest
-        with _strictly():
+        with _force_determinism():
             of_query, of_key, of_value = torch.ops.aten._flash_attention_backward(
                 gradient.contiguous(),
                 *(query, key, value, out, sums, bounds, bounds, most, most, 0.0, True),
@@ -194,8 +194,8 @@ class _Within(torch.autograd.Function):
 
 
 @contextmanager
-def _strictly() -> Iterator[None]:
-    """Within, nothing may be computed in an order that changes, where that is watched at all."""
+def _force_determinism() -> Iterator[None]:
+    """Within, deterministic algorithms are strict, if they are on."""
     is_watched = torch.are_deterministic_algorithms_enabled()
     warns = torch.is_deterministic_algorithms_warn_only_enabled()
     torch._C._set_deterministic_algorithms(is_watched, warn_only=False)
@@ -205,7 +205,7 @@ def _strictly() -> Iterator[None]:
         torch._C._set_deterministic_algorithms(is_watched, warn_only=warns)
 
 
-def _one_by_one(
+def _attend_one_by_one(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, row: PackedRow, scale: float | None
 ) -> torch.Tensor:
     lengths = [length for length in row.lengths if length]

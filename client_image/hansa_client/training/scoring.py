@@ -16,9 +16,9 @@ from hansa_client.training import batches, packing, sliced_logits
 from hansa_client.training.cuda_graph import GraphedModel
 
 _READ_TOKENS = 16384
-"""Tokens that are read at once where nothing is kept of them."""
+"""Tokens of one forward pass without gradients."""
 MANY = 8
-"""Rows from which on a recording, which costs about five of them, is worth it."""
+"""Fewest rows for which to capture a CUDA graph, which takes as long as about five rows."""
 
 
 class Scorer:
@@ -29,25 +29,25 @@ class Scorer:
         self._device = device
 
     def expect(self, rows: Sequence[Sequence[int]]) -> None:
-        """Learn the lengths of what will be scored together, where that helps."""
+        """Prepare for rows of sequences with these lengths, where that helps."""
 
     def loss(self, sequences: Sequence[trajectory.Sequence]) -> torch.Tensor:
         """Summed negative log-likelihood of the agent's tokens."""
-        return self._scored(sequences, "sum")[0]
+        return self._score(sequences, "sum")[0]
 
     def logprobs(
         self, sequences: Sequence[trajectory.Sequence]
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Log-probability of each of the agent's tokens, and the index of its trajectory."""
-        lost, wanted = self._scored(sequences, "none")
+        lost, wanted = self._score(sequences, "none")
         return -lost, wanted.nonzero()[:, 0]
 
     def reference_logprobs(
         self, sequences: Sequence[trajectory.Sequence], batch_tokens: int
     ) -> list[torch.Tensor]:
-        """Log-probabilities of the agent's tokens of each trajectory, many scored at once.
+        """Log-probabilities of the agent's tokens of each trajectory, in batches.
 
-        Fewer at once where memory runs out.
+        Batches are halved where memory runs out.
         """
         longest = max(map(len, sequences), default=0)
         while True:
@@ -62,20 +62,20 @@ class Scorer:
     def _reference_logprobs(
         self, sequences: Sequence[trajectory.Sequence], batch_tokens: int
     ) -> list[torch.Tensor]:
-        """Similar lengths go together, so little is padded."""
+        """Similar lengths are batched together, so that there is little padding."""
         lengths = [len(sequence) for sequence in sequences]
         order = sorted(range(len(lengths)), key=lambda index: lengths[index])
         by_index: dict[int, torch.Tensor] = {}
-        for part in batches.filled(order, lengths, batch_tokens):
+        for part in batches.fill_batches(order, lengths, batch_tokens):
             logprobs, rows = self.logprobs([sequences[index] for index in part])
             by_index |= {index: logprobs[rows == row] for row, index in enumerate(part)}
         return [by_index[index] for index in range(len(sequences))]
 
     def tensor(self, numbers: Sequence[float]) -> torch.Tensor:
-        """These numbers where the model computes."""
+        """These numbers on the model's device."""
         return torch.tensor(numbers, dtype=torch.float32, device=self._device)
 
-    def _scored(
+    def _score(
         self, sequences: Sequence[trajectory.Sequence], reduction: str
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Cross-entropy at the agent's tokens, and where they are.
@@ -83,10 +83,10 @@ class Scorer:
         Rows are padded on the right: under causal attention no real token sees the padding, so no
         mask is needed, and torch takes its fastest path.
         """
-        tokens, is_agent = _padded(sequences)
+        tokens, is_agent = _pad(sequences)
         ids = torch.from_numpy(tokens).to(self._device)
         wanted = torch.from_numpy(is_agent[:, 1:]).to(self._device)  # the token before predicts it
-        with _logits_where(self._model, wanted):
+        with _select_logits(self._model, wanted):
             logits = self._model(input_ids=ids, use_cache=False).logits
         targets = ids[:, 1:][wanted]
         flat = logits.reshape(len(targets), -1).float()
@@ -99,14 +99,15 @@ class PackedScorer(Scorer):
     def __init__(self, model: Any, device: torch.device, *, may_record: bool = True) -> None:
         super().__init__(model, device)
         self._packed = packing.PackedModel(model)
-        self._may_record = may_record and device.type == "cuda"
+        self.may_record = may_record and device.type == "cuda"
+        """Whether CUDA graphs may be captured of this model."""
         self._frame: packing.Frame | None = None
         self._recorded: GraphedModel | None = None
 
     def expect(self, rows: Sequence[Sequence[int]]) -> None:
-        """Learn the lengths of rows to come; where they are many, they are worth recording."""
+        """Prepare for rows of sequences with these lengths: many are worth a CUDA graph."""
         self._recorded = None
-        self._frame = packing.Frame.around(rows) if len(rows) >= MANY else None
+        self._frame = packing.Frame.from_lengths(rows) if len(rows) >= MANY else None
 
     def loss(self, sequences: Sequence[trajectory.Sequence]) -> torch.Tensor:
         """Summed negative log-likelihood of the agent's tokens."""
@@ -117,20 +118,16 @@ class PackedScorer(Scorer):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Log-probability of each of the agent's tokens, and the index of its trajectory."""
         frame = self._frame if torch.is_grad_enabled() else None
-        row = packing.PackedRow.of([sequence.tokens for sequence in sequences], self._device, frame)
-        wanted, rows = self._wanted(sequences)
-        states = self._states(row, frame)[wanted]
+        tokens = [sequence.tokens for sequence in sequences]
+        row = packing.PackedRow.pack(tokens, self._device, frame)
+        wanted, rows = self._find_predicting(sequences)
+        states = self._compute_states(row, frame)[wanted]
         weight = self._model.get_output_embeddings().weight
-        return sliced_logits.logprobs(states, weight, row.tokens[0, wanted + 1]), rows
-
-    @property
-    def may_record(self) -> bool:
-        """Whether CUDA graphs may be recorded of this model."""
-        return self._may_record
+        return sliced_logits.compute_logprobs(states, weight, row.tokens[0, wanted + 1]), rows
 
     @property
     def dtype(self) -> torch.dtype:
-        """What the model computes in."""
+        """The model's data type."""
         dtype: torch.dtype = self._model.get_output_embeddings().weight.dtype
         return dtype
 
@@ -142,47 +139,51 @@ class PackedScorer(Scorer):
         shares: torch.Tensor,
         weights: Sequence[torch.Tensor],
     ) -> None:
-        """Read a row backward at these weights, from log-probabilities that count these shares.
+        """Backward pass of a row to these weights, with a share for each log-probability.
 
-        `wanted` are the places that predict, and `among` has each token's place among them, or
-        their number. So nothing is scattered, which could not be recorded in a fixed order.
+        `wanted` are the positions that predict the agent's tokens. `among` has the index of each
+        token in `wanted`, or its length. This avoids a scatter, whose order is not fixed in a CUDA
+        graph.
         """
-        states = self._packed.states(row)
+        states = self._packed.compute_states(row)
         chosen = states.detach().index_select(0, wanted).requires_grad_()
         targets = row.tokens[0].index_select(0, wanted + 1)
         weight = self._model.get_output_embeddings().weight
-        logprobs = sliced_logits.logprobs(chosen, weight, targets)
+        logprobs = sliced_logits.compute_logprobs(chosen, weight, targets)
         (slopes,) = torch.autograd.grad(logprobs, chosen, -shares)
         filled = torch.cat([slopes, slopes.new_zeros(1, slopes.shape[1])])
         gradient = filled.index_select(0, among)
         torch.autograd.grad(states, weights, gradient, allow_unused=True)
 
-    def entropies(self, sequences: Sequence[trajectory.Sequence]) -> Iterator[torch.Tensor]:
-        """Entropy of the next token before each of the agent's tokens, some at a time."""
-        row = packing.PackedRow.of([sequence.tokens for sequence in sequences], self._device)
-        wanted, _ = self._wanted(sequences)
+    def compute_entropies(self, sequences: Sequence[trajectory.Sequence]) -> Iterator[torch.Tensor]:
+        """Entropy of the next token before each of the agent's tokens, in slices."""
+        row = packing.PackedRow.pack([sequence.tokens for sequence in sequences], self._device)
+        wanted, _ = self._find_predicting(sequences)
         weight = self._model.get_output_embeddings().weight
-        states, rows = self._packed.states(row)[wanted], sliced_logits.slice_rows(weight)
+        states, rows = (
+            self._packed.compute_states(row)[wanted],
+            sliced_logits.count_slice_rows(weight),
+        )
         for at in range(0, len(states), rows):
-            yield _spread(states[at : at + rows] @ weight.T)
+            yield _compute_entropy(states[at : at + rows] @ weight.T)
 
-    def _states(self, row: packing.PackedRow, frame: packing.Frame | None) -> torch.Tensor:
-        if not frame or not self._may_record:
-            return self._packed.states(row)
+    def _compute_states(self, row: packing.PackedRow, frame: packing.Frame | None) -> torch.Tensor:
+        if not frame or not self.may_record:
+            return self._packed.compute_states(row)
         if self._recorded is None:
             try:
                 self._recorded = GraphedModel(self._model, self._packed, frame, self._device)
             except torch.OutOfMemoryError:
                 raise
-            except RuntimeError:  # a layer that waits for the GPU cannot be recorded: only slower
-                self._may_record = False
-                return self._packed.states(row)
-        return self._recorded.states(row)
+            except RuntimeError:  # a layer that waits for the GPU cannot be captured: only slower
+                self.may_record = False
+                return self._packed.compute_states(row)
+        return self._recorded.compute_states(row)
 
-    def _wanted(
+    def _find_predicting(
         self, sequences: Sequence[trajectory.Sequence]
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Places before the agent's tokens, which predict them, and whose they are."""
+        """Positions before the agent's tokens, which predict them, and their trajectories."""
         places: list[int] = []
         rows: list[int] = []
         begin = 0
@@ -194,34 +195,36 @@ class PackedScorer(Scorer):
         return torch.tensor(places, device=self._device), torch.tensor(rows, device=self._device)
 
 
-def packs(model: Any, device: torch.device) -> bool:
-    """Whether a model's trajectories are packed into rows to be trained on."""
-    return device.type == "cuda" and packing.fits(model) and sliced_logits.fits(model)
+def can_pack(model: Any, device: torch.device) -> bool:
+    """Whether a model's trajectories can be packed into rows."""
+    return device.type == "cuda" and packing.can_pack(model) and sliced_logits.can_slice(model)
 
 
 @contextmanager
-def scorer(model: Any, device: torch.device, *, may_record: bool) -> Iterator[Scorer]:
-    """The fastest for a model: packed on a GPU where it fits, else padded.
+def open_scorer(model: Any, device: torch.device, *, may_record: bool) -> Iterator[Scorer]:
+    """The fastest for a model: packed on a GPU that can, else padded.
 
-    A CPU computes short rows as fast as one long one, and the padded way is the older promise: the
-    same bytes from one version to the next.
+    On a CPU packing is no faster.
     """
-    if packs(model, device):
-        with packing.exchanged(model):
+    if can_pack(model, device):
+        with packing.use_packed_attention(model):
             yield PackedScorer(model, device, may_record=may_record)
     else:
         yield Scorer(model, device)
 
 
 @torch.inference_mode()
-def entropy(base: Base, sequences: Sequence[trajectory.Sequence]) -> float | None:
+def measure_entropy(base: Base, sequences: Sequence[trajectory.Sequence]) -> float | None:
     """Mean entropy of the next token where the agent wrote, in nats.
 
-    A CPU reads one trajectory at a time. A GPU waits for whoever starts its kernels, so it is given
-    many at once, packed.
+    A GPU reads many trajectories at once, packed, since launching kernels would take longest.
     """
-    is_packed = packs(base.model, base.device)
-    entropies = _packed_entropies(base, sequences) if is_packed else _entropies(base, sequences)
+    is_packed = can_pack(base.model, base.device)
+    entropies = (
+        _compute_packed_entropies(base, sequences)
+        if is_packed
+        else _compute_entropies(base, sequences)
+    )
     total, count = 0.0, 0
     for each in entropies:
         total += float(each.sum())
@@ -230,50 +233,52 @@ def entropy(base: Base, sequences: Sequence[trajectory.Sequence]) -> float | Non
 
 
 @torch.inference_mode()
-def surprise(base: Base, sequences: Sequence[trajectory.Sequence]) -> float:
+def measure_surprise(base: Base, sequences: Sequence[trajectory.Sequence]) -> float:
     """Mean negative log-likelihood of the tokens that can be scored, in nats."""
     model, device = base.model, base.device
-    packed = PackedScorer(model, device, may_record=False) if packs(model, device) else None
+    packed = PackedScorer(model, device, may_record=False) if can_pack(model, device) else None
     scores = packed or Scorer(model, device)
-    scored = [each for each in sequences if agent_tokens([each])]
-    return sum(float(scores.loss([each])) for each in scored) / agent_tokens(scored)
+    scored = [each for each in sequences if count_agent_tokens([each])]
+    return sum(float(scores.loss([each])) for each in scored) / count_agent_tokens(scored)
 
 
-def _entropies(base: Base, sequences: Sequence[trajectory.Sequence]) -> Iterator[torch.Tensor]:
+def _compute_entropies(
+    base: Base, sequences: Sequence[trajectory.Sequence]
+) -> Iterator[torch.Tensor]:
     for sequence in sequences:
         ids = torch.tensor([sequence.tokens], device=base.device)
         wanted = torch.tensor([sequence.is_agent[1:]], device=base.device)
-        with _logits_where(base.model, wanted):
-            yield _spread(base.model(input_ids=ids, use_cache=False).logits[0])
+        with _select_logits(base.model, wanted):
+            yield _compute_entropy(base.model(input_ids=ids, use_cache=False).logits[0])
 
 
-def _packed_entropies(
+def _compute_packed_entropies(
     base: Base, sequences: Sequence[trajectory.Sequence]
 ) -> Iterator[torch.Tensor]:
     scores = PackedScorer(base.model, base.device, may_record=False)
     lengths = [len(sequence) for sequence in sequences]
     order = sorted(range(len(lengths)), key=lambda index: lengths[index])
-    for part in batches.filled(order, lengths, _READ_TOKENS):
-        yield from scores.entropies([sequences[index] for index in part])
+    for part in batches.fill_batches(order, lengths, _READ_TOKENS):
+        yield from scores.compute_entropies([sequences[index] for index in part])
 
 
-def _spread(logits: torch.Tensor) -> torch.Tensor:
+def _compute_entropy(logits: torch.Tensor) -> torch.Tensor:
     """Entropy of each row of logits."""
     logprobs = logits.float().log_softmax(-1)
     return -(logprobs.exp() * logprobs).sum(-1)
 
 
-def agent_tokens(sequences: Sequence[trajectory.Sequence]) -> int:
-    """Tokens that can be scored: the agent's, but for a very first one, which nothing predicts."""
+def count_agent_tokens(sequences: Sequence[trajectory.Sequence]) -> int:
+    """The agent's tokens that can be scored: nothing predicts the first token of a sequence."""
     return sum(sum(sequence.is_agent[1:]) for sequence in sequences)
 
 
 @contextmanager
-def _logits_where(wrapped: Any, wanted: torch.Tensor) -> Iterator[None]:
-    """Within, the model computes logits only where they are wanted.
+def _select_logits(wrapped: Any, wanted: torch.Tensor) -> Iterator[None]:
+    """Within, the model computes logits only at the wanted positions.
 
-    Most tokens are the world's, and over a large vocabulary their logits would be the largest
-    tensor of all. Selecting before the output layer leaves whatever the model does after it alone.
+    Most tokens are the world's, and with a large vocabulary their logits would be the largest
+    tensor. They are selected before the output layer, so what a model does after it still works.
     """
 
     def select(module: Any, arguments: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
@@ -286,7 +291,7 @@ def _logits_where(wrapped: Any, wanted: torch.Tensor) -> Iterator[None]:
         hook.remove()
 
 
-def _padded(sequences: Sequence[trajectory.Sequence]) -> tuple[Any, Any]:
+def _pad(sequences: Sequence[trajectory.Sequence]) -> tuple[Any, Any]:
     width = max(len(sequence) for sequence in sequences)
     tokens = np.zeros((len(sequences), width), dtype=np.int64)
     is_agent = np.zeros((len(sequences), width), dtype=bool)

@@ -20,7 +20,7 @@ _AFTER = ("final_logit_softcapping", "logits_scaling", "logit_scale")
 """Settings by which a model changes its logits once it has them."""
 
 
-def fits(model: Any) -> bool:
+def can_slice(model: Any) -> bool:
     """Whether a model's logits are those of a plain layer and nothing else is done to them."""
     layer = model.get_output_embeddings()
     is_plain = type(layer) is torch.nn.Linear and layer.bias is None
@@ -28,13 +28,15 @@ def fits(model: Any) -> bool:
     return is_plain and not any(getattr(config, name, None) for name in _AFTER)
 
 
-def logprobs(states: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+def compute_logprobs(
+    states: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor
+) -> torch.Tensor:
     """Log-probability of each target after its state, by an output layer without bias."""
     logprobs_of: torch.Tensor = _SlicedLogprobs.apply(states, weight, targets)  # type: ignore[no-untyped-call]
     return logprobs_of
 
 
-def slice_rows(weight: torch.Tensor) -> int:
+def count_slice_rows(weight: torch.Tensor) -> int:
     """States whose logits, by an output layer of this weight, make one slice."""
     return max(1, SLICE_BYTES // (4 * weight.shape[0]))
 
@@ -44,7 +46,7 @@ class _SlicedLogprobs(torch.autograd.Function):
     def forward(
         ctx: Any, states: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor
     ) -> torch.Tensor:
-        rows = slice_rows(weight)
+        rows = count_slice_rows(weight)
         result = torch.empty(len(states), dtype=torch.float32, device=states.device)
         slopes = torch.empty_like(states) if ctx.needs_input_grad[0] else None
         for at in range(0, len(states), rows):

@@ -34,6 +34,6 @@ class ShortSuccess(LearnerPlugin):
 
     def train(self, base, lesson, progress):
         """By the loss of success-sft; torch is imported here, so that `hansa validate` is quick."""
-        from hansa_client.learners import success_sft
+        from hansa_client.learners import loop, success_sft
 
-        return success_sft.train(base, lesson, progress)
+        return loop.train(base, lesson, progress, success_sft.Imitation(lesson))

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from hansa.manifests import plugins
-from hansa_server.elementwise import by_element, stack_block
+from hansa_server.elementwise import choose_stack_block, merge_by_element
 from hansa_server.merge_input import Array, Merge, MergeInput
 from hansa_server.plugin import StrategyPlugin
 
@@ -38,4 +38,4 @@ class SignMean(StrategyPlugin):
             mean[count < self.options.agreement * len(changes)] = 0.0
             return start + mean
 
-        return by_element(task, rule, block=stack_block(task))
+        return merge_by_element(task, rule, block=choose_stack_block(task))

@@ -1,20 +1,20 @@
-"""Signs that nobody looks after a Federation: what should have happened by now, and has not."""
+"""Signs that no operator is running: what should have happened by now, and has not."""
 
 from collections.abc import Iterator
 from datetime import datetime
 
 from hansa.api.constants import ANNOTATION_RETRY, ANNOTATION_ROLLBACK, CONCLUDED
-from hansa.core.durations import span
+from hansa.core.durations import format_duration
 from hansa.kubernetes.client import Data
-from hansa.kubernetes.federations import Look
+from hansa.kubernetes.federations import FederationView
 from hansa.kubernetes.state import (
-    condition,
-    current,
-    goes_back,
-    is_seen,
+    find_condition,
+    find_round_wait,
+    get_current,
+    get_status,
+    is_observed,
+    is_rolling_back,
     parse_time,
-    round_wait,
-    status,
 )
 
 PATIENCE_SECONDS = 60.0
@@ -25,29 +25,31 @@ CHECK = (
 )
 
 
-def doubts(look: Look, now: datetime) -> list[str]:
+def list_doubts(look: FederationView, now: datetime) -> list[str]:
     """Sentences, most telling first; none while all is as it should be."""
     federation = look.federation
-    failing = condition(federation, "Progressing").get("reason") == "OperatorError"
+    failing = find_condition(federation, "Progressing").get("reason") == "OperatorError"
     if failing or federation["metadata"].get("deletionTimestamp"):
         return []  # a fault of the operator is a sentence of its own
-    return list(_about_the_spec(federation, now)) or [
-        *_about_the_retry(federation, now),
-        *_about_the_rollback(federation, now),
-        *_about_clocks(federation, now),
-        *_about_jobs(look, now),
+    return list(_check_spec(federation, now)) or [
+        *_check_retry(federation, now),
+        *_check_rollback(federation, now),
+        *_check_deadlines(federation, now),
+        *_check_jobs(look, now),
     ]
 
 
-def _about_the_spec(federation: Data, now: datetime) -> Iterator[str]:
+def _check_spec(federation: Data, now: datetime) -> Iterator[str]:
     metadata = federation["metadata"]
-    if is_seen(federation):
+    if is_observed(federation):
         return
-    since = _written(federation, subresource="") or parse_time(metadata.get("creationTimestamp"))
-    waited = _silence(since, now)
+    since = _get_write_time(federation, subresource="") or parse_time(
+        metadata.get("creationTimestamp")
+    )
+    waited = _describe_silence(since, now)
     if waited is None:
         return
-    observed = status(federation).get("observedGeneration")
+    observed = get_status(federation).get("observedGeneration")
     if not observed:
         yield f"no operator has looked at it for {waited}"
         return
@@ -55,64 +57,64 @@ def _about_the_spec(federation: Data, now: datetime) -> Iterator[str]:
     yield f"no operator has looked at its newest spec (generation {generation}) for {waited}"
 
 
-def _about_the_retry(federation: Data, now: datetime) -> Iterator[str]:
-    failed = status(federation).get("failed")
+def _check_retry(federation: Data, now: datetime) -> Iterator[str]:
+    failed = get_status(federation).get("failed")
     asked = (federation["metadata"].get("annotations") or {}).get(ANNOTATION_RETRY, "")
-    waited = _silence(parse_time(asked), now)
+    waited = _describe_silence(parse_time(asked), now)
     if failed and waited and asked != failed.get("retry", ""):
-        yield f"a retry was asked for {waited} ago, and nobody has acted on it"
+        yield f"a retry was asked for {waited} ago, and no operator has acted on it"
 
 
-def _about_the_rollback(federation: Data, now: datetime) -> Iterator[str]:
+def _check_rollback(federation: Data, now: datetime) -> Iterator[str]:
     asked = (federation["metadata"].get("annotations") or {}).get(ANNOTATION_ROLLBACK, "")
-    waited = _silence(parse_time(asked.partition("@")[2] or None), now)
-    if goes_back(federation) and waited:
-        yield f"a rollback was asked for {waited} ago, and nobody has acted on it"
+    waited = _describe_silence(parse_time(asked.partition("@")[2] or None), now)
+    if is_rolling_back(federation) and waited:
+        yield f"a rollback was asked for {waited} ago, and no operator has acted on it"
 
 
-def _about_clocks(federation: Data, now: datetime) -> Iterator[str]:
-    wait = round_wait(federation)
-    waited = _silence(wait.until, now) if wait else None
+def _check_deadlines(federation: Data, now: datetime) -> Iterator[str]:
+    wait = find_round_wait(federation)
+    waited = _describe_silence(wait.until, now) if wait else None
     if waited and not _is_suspended(federation):
-        number = current(federation).get("round")
-        yield f"the deadline of round {number} passed {waited} ago, and nobody has acted on it"
+        number = get_current(federation).get("round")
+        yield f"the deadline of round {number} passed {waited} ago, and no operator has acted on it"
 
 
-def _about_jobs(look: Look, now: datetime) -> Iterator[str]:
+def _check_jobs(look: FederationView, now: datetime) -> Iterator[str]:
     """Jobs that should exist and do not, or have ended without the status knowing it."""
     federation = look.federation
-    waited = _silence(_written(federation, subresource="status"), now)
+    waited = _describe_silence(_get_write_time(federation, subresource="status"), now)
     if waited is None or _is_suspended(federation) or look.notes:
         return
     known = {job["metadata"]["name"]: job for job in look.jobs}
-    for line in _pending(federation):
+    for line in _list_pending(federation):
         job, name = known.get(line.get("job") or ""), line.get("name")
         if job is None and line.get("state") != "Retrying":
             yield f"{name}: its Job {line.get('job')} is not there, and the status is {waited} old"
-        ended = _ended_at(job) if job else None
-        since = _silence(ended, now)
+        ended = _get_end_time(job) if job else None
+        since = _describe_silence(ended, now)
         if since:
             yield f"{name}: its Job ended {since} ago, and the status does not know it"
 
 
-def _pending(federation: Data) -> list[Data]:
+def _list_pending(federation: Data) -> list[Data]:
     """Lines of environments that the open round still waits for."""
-    open_ = current(federation)
+    open_ = get_current(federation)
     if not open_ or open_.get("members") is not None:
         return []
     waiting = {e["name"] for e in open_["environments"] if e.get("state") not in CONCLUDED}
-    lines = status(federation).get("environments") or ()
+    lines = get_status(federation).get("environments") or ()
     return [line for line in lines if line["name"] in waiting and line.get("job")]
 
 
-def _ended_at(job: Data) -> datetime | None:
+def _get_end_time(job: Data) -> datetime | None:
     for held in (job.get("status") or {}).get("conditions") or ():
         if held.get("type") in ("Complete", "Failed") and held.get("status") == "True":
             return parse_time(held.get("lastTransitionTime"))
     return None
 
 
-def _written(federation: Data, *, subresource: str) -> datetime | None:
+def _get_write_time(federation: Data, *, subresource: str) -> datetime | None:
     """When the object, or its status, was last written, by what the apiserver noted."""
     times = [
         moment
@@ -127,7 +129,7 @@ def _is_suspended(federation: Data) -> bool:
     return bool((federation.get("spec") or {}).get("suspend"))
 
 
-def _silence(since: datetime | None, now: datetime) -> str | None:
+def _describe_silence(since: datetime | None, now: datetime) -> str | None:
     """How long it is silent, where that is too long."""
     seconds = (now - since).total_seconds() if since else 0.0
-    return span(seconds) if seconds > PATIENCE_SECONDS else None
+    return format_duration(seconds) if seconds > PATIENCE_SECONDS else None

@@ -9,19 +9,19 @@ from pydantic import ValidationError
 
 from hansa.api import constants
 from hansa.api.status import FederationStatus
-from hansa.cli.views.doubts import CHECK, doubts
-from hansa.core.durations import ago, ahead, clock, ratio
+from hansa.cli.views.doubts import CHECK, list_doubts
+from hansa.core.durations import format_age, format_clock, format_countdown, format_percent
 from hansa.core.text import count
 from hansa.kubernetes.client import Data
-from hansa.kubernetes.federations import Look
+from hansa.kubernetes.federations import FederationView
 from hansa.kubernetes.state import (
     Wait,
-    condition,
-    current,
-    environment_wait,
+    find_condition,
+    find_environment_wait,
+    find_round_wait,
+    get_current,
+    get_status,
     parse_time,
-    round_wait,
-    status,
 )
 from hansa.plan.policy import drift, joined
 
@@ -49,26 +49,28 @@ class StatusView:
     """Everything that `hansa status NAME` shows."""
 
     headline: str
-    """One line: where it stands."""
+    """One line: its state."""
     phase: str
     """Its phase, which gives the headline its colour."""
     lines: list[str]
     """What it waits for, and until when."""
     warnings: list[str]
-    """Signs that nobody looks after it."""
+    """Signs that no operator is running."""
     tables: list[RowTable]
     """Conditions, environments, history, events; those without rows are left out."""
     footer: list[str]
     """What joining brought, the adapter, and what could not be read."""
 
 
-def listing(federations: Iterable[Data], now: datetime, *, wide: bool, spaces: bool) -> RowTable:
+def list_federations(
+    federations: Iterable[Data], now: datetime, *, wide: bool, spaces: bool
+) -> RowTable:
     """One row per federation, the columns of `kubectl get hfed`; all namespaces need their own."""
     titles = ("NAME", "PHASE", "ROUND", "UPDATES", "SUCCESS", "AGE")
     titles = (*(("NAMESPACE",) if spaces else ()), *titles)
     rows = []
     for federation in federations:
-        metadata, state = federation["metadata"], status(federation)
+        metadata, state = federation["metadata"], get_status(federation)
         rounds = f"{state.get('round') or 0}/{(federation.get('spec') or {}).get('rounds', '?')}"
         cells = [
             *((metadata.get("namespace", ""),) if spaces else ()),
@@ -76,34 +78,34 @@ def listing(federations: Iterable[Data], now: datetime, *, wide: bool, spaces: b
             state.get("phase") or "Pending",
             rounds,
             state.get("updates") or "",
-            ratio(state.get("success")),
-            ago(parse_time(metadata.get("creationTimestamp")), now),
+            format_percent(state.get("success")),
+            format_age(parse_time(metadata.get("creationTimestamp")), now),
         ]
-        progress = condition(federation, "Progressing")
+        progress = find_condition(federation, "Progressing")
         more = (progress.get("reason") or "", progress.get("message") or "") if wide else ()
         rows.append((*cells, *more))
     return RowTable(titles=(*titles, *(("REASON", "MESSAGE") if wide else ())), rows=rows)
 
 
-def screen(look: Look, now: datetime, *, wide: bool = False) -> StatusView:
+def screen(look: FederationView, now: datetime, *, wide: bool = False) -> StatusView:
     """One screen that answers why a federation is stalled."""
     federation = look.federation
-    warnings = doubts(look, now)
+    warnings = list_doubts(look, now)
     tables = [
-        conditions(federation, now),
+        build_conditions(federation, now),
         _environments(look, now, wide=wide),
         *([_history(federation)] if wide else []),
-        events(look, now, None if wide else SHOWN_EVENTS),
+        build_events(look, now, None if wide else SHOWN_EVENTS),
     ]
     return StatusView(
         headline=headline(federation, now),
-        phase=str(status(federation).get("phase") or "Pending"),
-        lines=waits(federation, now),
+        phase=str(get_status(federation).get("phase") or "Pending"),
+        lines=describe_waits(federation, now),
         warnings=[*warnings, *([CHECK] if warnings else [])],
         tables=[table for table in tables if table.rows],
         footer=[
-            *_probes(federation),
-            *_joined(federation, wide=wide),
+            *_describe_probes(federation),
+            *_describe_joined(federation, wide=wide),
             *_footer(look),
         ],
     )
@@ -111,32 +113,34 @@ def screen(look: Look, now: datetime, *, wide: bool = False) -> StatusView:
 
 def headline(federation: Data, now: datetime) -> str:
     """Name, phase, round and success in one line."""
-    metadata, state = federation["metadata"], status(federation)
+    metadata, state = federation["metadata"], get_status(federation)
     rounds = (federation.get("spec") or {}).get("rounds")
     parts = [str(state.get("phase") or "Pending")]
     if metadata.get("deletionTimestamp"):
         parts = ["being deleted"]
-    open_ = current(federation)
+    open_ = get_current(federation)
     if open_:
         what = "evaluation of round" if open_.get("kind") == "evaluate" else "round"
         opened = parse_time(open_.get("openedAt"))
-        since = f" open since {clock(opened)} ({ago(opened, now)})" if opened else ""
+        since = f" open since {format_clock(opened)} ({format_age(opened, now)})" if opened else ""
         parts.append(f"{what} {open_.get('round')}{since}")
     of = count(rounds, "round") if rounds else "? rounds"
     parts.append(f"{state.get('completed') or 0} of {of} done")
     if state.get("success"):
         best = state.get("best") or {}
-        also = f" (best {ratio(best.get('success'))}, round {best['round']})" if best else ""
-        parts.append(f"success {ratio(state['success'])}{also}")
+        also = (
+            f" (best {format_percent(best.get('success'))}, round {best['round']})" if best else ""
+        )
+        parts.append(f"success {format_percent(state['success'])}{also}")
     return f"{metadata['name']}: {', '.join(parts)}"
 
 
-def waits(federation: Data, now: datetime) -> list[str]:
+def describe_waits(federation: Data, now: datetime) -> list[str]:
     """What it waits for, and until when."""
-    open_ = current(federation)
+    open_ = get_current(federation)
     if (federation.get("spec") or {}).get("suspend"):
-        return ["it is suspended: `hansa resume` goes on with the same attempts"]
-    if not status(federation).get("phase"):
+        return ["it is suspended: `hansa resume` continues with the same attempts"]
+    if not get_status(federation).get("phase"):
         return ["no operator has looked at it yet"]
     if not open_:
         return []
@@ -152,33 +156,33 @@ def waits(federation: Data, now: datetime) -> list[str]:
         lines = [f"waits for {shown}{more}; {answered} of {len(environments)} have answered"]
     else:
         return ["all have answered: the next step comes at once"]
-    clock_ = round_wait(federation)
+    clock_ = find_round_wait(federation)
     no_clock = "no deadline yet: the round's time counts from its first running client"
-    return [*lines, f"until {_wait(clock_, now)}" if clock_ else no_clock]
+    return [*lines, f"until {_format_wait(clock_, now)}" if clock_ else no_clock]
 
 
-def _wait(wait: Wait, now: datetime) -> str:
-    return f"{clock(wait.until)} ({ahead(wait.until, now)}): then {wait.then}"
+def _format_wait(wait: Wait, now: datetime) -> str:
+    return f"{format_clock(wait.until)} ({format_countdown(wait.until, now)}): then {wait.then}"
 
 
-def conditions(federation: Data, now: datetime) -> RowTable:
+def build_conditions(federation: Data, now: datetime) -> RowTable:
     """What was observed of an object, and since when."""
     rows = [
         (
             str(c.get("type")),
             str(c.get("status")),
-            ago(parse_time(c.get("lastTransitionTime")), now),
+            format_age(parse_time(c.get("lastTransitionTime")), now),
             str(c.get("reason") or ""),
             str(c.get("message") or ""),
         )
-        for c in status(federation).get("conditions") or ()
+        for c in get_status(federation).get("conditions") or ()
     ]
     return RowTable(titles=("CONDITION", "STATUS", "SINCE", "REASON", "MESSAGE"), rows=rows)
 
 
-def _environments(look: Look, now: datetime, *, wide: bool) -> RowTable:
+def _environments(look: FederationView, now: datetime, *, wide: bool) -> RowTable:
     federation = look.federation
-    lines = list(status(federation).get("environments") or ())
+    lines = list(get_status(federation).get("environments") or ())
     lines.sort(key=lambda e: ORDER.index(e["state"]) if e.get("state") in ORDER else 0)
     limit = len(lines) if wide else SHOWN_ENVIRONMENTS
     measured = ("OWN", "GAIN", "ALONE", "SERVED")
@@ -191,31 +195,37 @@ def _environments(look: Look, now: datetime, *, wide: bool) -> RowTable:
     )
 
 
-def _environment(look: Look, line: Data, now: datetime, *, wide: bool) -> tuple[str, ...]:
-    open_ = current(look.federation)
+def _environment(look: FederationView, line: Data, now: datetime, *, wide: bool) -> tuple[str, ...]:
+    open_ = get_current(look.federation)
     environment = {e["name"]: e for e in open_.get("environments") or ()}.get(line["name"], {})
     pod = _pod(look, line.get("job") or "")
-    wait = environment_wait(open_, environment, _created(look, line.get("job") or "", pod))
+    wait = find_environment_wait(
+        open_, environment, _get_start_time(look, line.get("job") or "", pod)
+    )
     explored = f"{line.get('succeeded', 0)}/{line['explored']}" if line.get("explored") else ""
     epsilon = line.get("epsilon")
     if epsilon is not None:  # how many were successful is the silo's own
         explored = str(line.get("explored", ""))
     explored += f" ({line['broken']} broken)" if line.get("broken") else ""
     measured = (
-        ratio(line.get("own")),
+        format_percent(line.get("own")),
         str(line.get("gain") or ""),
-        ratio(line.get("alone")),
-        ratio(line.get("personal")),
+        format_percent(line.get("alone")),
+        format_percent(line.get("personal")),
     )
-    more = (explored, str(line.get("experience") or ""), *measured, pod_state(pod)) if wide else ()
+    more = (
+        (explored, str(line.get("experience") or ""), *measured, describe_pod_state(pod))
+        if wide
+        else ()
+    )
     if _is_private(look.federation):
         more = (f"{epsilon:.3f}" if isinstance(epsilon, int | float) else "", *more)
     return (
         str(line["name"]),
         str(line.get("state") or ""),
         str(line.get("attempt") or ""),
-        ratio(line.get("success")),
-        f"{clock(wait.until)} ({ahead(wait.until, now)})" if wait else "",
+        format_percent(line.get("success")),
+        f"{format_clock(wait.until)} ({format_countdown(wait.until, now)})" if wait else "",
         *more,
         str(line.get("job") or ""),
         str(line.get("message") or ""),
@@ -227,7 +237,7 @@ def _is_private(federation: Data) -> bool:
     return bool((federation.get("spec") or {}).get("privacy"))
 
 
-def _pod(look: Look, job: str) -> Data:
+def _pod(look: FederationView, job: str) -> Data:
     """The newest Pod of a Job."""
     mine = [
         pod
@@ -237,13 +247,13 @@ def _pod(look: Look, job: str) -> Data:
     return max(mine, key=lambda pod: str(pod["metadata"].get("creationTimestamp")), default={})
 
 
-def _created(look: Look, job: str, pod: Data) -> datetime | None:
+def _get_start_time(look: FederationView, job: str, pod: Data) -> datetime | None:
     """When the start clock began: with the Pod, or while there is none with the Job."""
     made = pod or next((j for j in look.jobs if j["metadata"]["name"] == job), {})
     return parse_time((made.get("metadata") or {}).get("creationTimestamp"))
 
 
-def pod_state(pod: Data) -> str:
+def describe_pod_state(pod: Data) -> str:
     """A Pod in a word or two: what its container waits for, or its phase."""
     state = pod.get("status") or {}
     for container in state.get("containerStatuses") or ():
@@ -258,18 +268,18 @@ def pod_state(pod: Data) -> str:
 
 def _history(federation: Data) -> RowTable:
     rows = []
-    for entry in status(federation).get("history") or ():
+    for entry in get_status(federation).get("history") or ():
         values = list((entry.get("success") or {}).values())
-        mean = ratio(sum(values) / len(values)) if values else ""
+        mean = format_percent(sum(values) / len(values)) if values else ""
         opened, closed = parse_time(entry.get("openedAt")), parse_time(entry.get("closedAt"))
-        took = ago(opened, closed) if closed else ""
+        took = format_age(opened, closed) if closed else ""
         rows.append((str(entry["round"]), entry["outcome"], entry.get("updates", ""), mean, took))
     return RowTable(titles=("ROUND", "OUTCOME", "UPDATES", "SUCCESS", "TOOK"), rows=rows)
 
 
-def events(look: Look, now: datetime, limit: int | None) -> RowTable:
+def build_events(look: FederationView, now: datetime, limit: int | None) -> RowTable:
     """What happened to an object and to what belongs to it, newest last."""
-    every = sorted(look.events, key=lambda event: event_time(event) or LONG_AGO)
+    every = sorted(look.events, key=lambda event: get_event_time(event) or LONG_AGO)
     chosen = every[-limit:] if limit else every
     return RowTable(
         titles=("EVENT", "AGE", "OBJECT", "MESSAGE"),
@@ -284,7 +294,7 @@ def _event(event: Data, now: datetime) -> tuple[str, ...]:
     message = " ".join(str(event.get("message") or "").split())
     return (
         str(event.get("reason") or ""),
-        ago(event_time(event), now),
+        format_age(get_event_time(event), now),
         ""
         if about.get("kind") in (constants.KIND, constants.MEMBER_KIND)
         else str(about.get("name") or ""),
@@ -292,7 +302,7 @@ def _event(event: Data, now: datetime) -> tuple[str, ...]:
     )
 
 
-def event_time(event: Data) -> datetime | None:
+def get_event_time(event: Data) -> datetime | None:
     """When it last happened; the two generations of Events keep that in different places."""
     series = (event.get("series") or {}).get("lastObservedTime")
     for text in (series, event.get("lastTimestamp"), event.get("eventTime")):
@@ -301,54 +311,58 @@ def event_time(event: Data) -> datetime | None:
     return parse_time((event.get("metadata") or {}).get("creationTimestamp"))
 
 
-def _probes(federation: Data) -> list[str]:
+def _describe_probes(federation: Data) -> list[str]:
     """What probes say of the adapter that counts; nothing of a status that does not fit."""
-    known = {name: status(federation).get(name) for name in ("adapter", "history")}
+    known = {name: get_status(federation).get(name) for name in ("adapter", "history")}
     try:
         read = FederationStatus.model_validate_json(
             json.dumps({k: v for k, v in known.items() if v})
         )
     except ValidationError:
         return []
-    return drift.lines(read)
+    return drift.describe_probes(read)
 
 
-def _joined(federation: Data, *, wide: bool) -> list[str]:
+def _describe_joined(federation: Data, *, wide: bool) -> list[str]:
     """What joining brought each environment, where that was measured."""
-    lines = [line for line in status(federation).get("environments") or () if line.get("joined")]
+    lines = [
+        line for line in get_status(federation).get("environments") or () if line.get("joined")
+    ]
     shown = lines if wide else lines[:SHOWN_ENVIRONMENTS]
     more = [f"and {len(lines) - len(shown)} more: -o wide"] if len(lines) > len(shown) else []
     return [*(_joined_line(line) for line in shown), *more]
 
 
 def _joined_line(line: Data) -> str:
-    return joined.line(
+    return joined.format_line(
         line["name"],
-        alone=ratio(line.get("alone")),
-        shared=ratio(line.get("success")),
-        served=ratio(line.get("personal")),
+        alone=format_percent(line.get("alone")),
+        shared=format_percent(line.get("success")),
+        served=format_percent(line.get("personal")),
         sentence=line["joined"],
     )
 
 
-def _footer(look: Look) -> list[str]:
-    adapter = status(look.federation).get("adapter") or {}
+def _footer(look: FederationView) -> list[str]:
+    adapter = get_status(look.federation).get("adapter") or {}
     place = f"adapter of round {adapter.get('round')}: {adapter.get('uri')}"
     return [*([place] if adapter.get("uri") else []), *(f"not shown: {n}" for n in look.notes)]
 
 
-def news(federation: Data) -> list[str]:
+def list_news(federation: Data) -> list[str]:
     """A federation as lines that each change only with what they tell; for `hansa watch | cat`."""
-    state = status(federation)
+    state = get_status(federation)
     lines = []
     for entry in state.get("history") or ():
         values = list((entry.get("success") or {}).values())
-        mean = f", success {ratio(sum(values) / len(values))}" if values else ""
+        mean = f", success {format_percent(sum(values) / len(values))}" if values else ""
         ended = f"{entry['outcome']} {entry.get('updates', '')}".strip()
         lines.append(f"round {entry['round']}: {ended}{mean}")
     for type_ in ("Accepted", "Degraded"):
-        held = condition(federation, type_)
+        held = find_condition(federation, type_)
         if (type_, held.get("status")) in (("Accepted", "False"), ("Degraded", "True")):
             lines.append(f"{type_} {held.get('status')}: {held.get('message')}")
-    progress = condition(federation, "Progressing").get("message") or "no operator has seen it yet"
+    progress = (
+        find_condition(federation, "Progressing").get("message") or "no operator has seen it yet"
+    )
     return [*lines, f"{state.get('phase') or 'Pending'}: {progress}"]

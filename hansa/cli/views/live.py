@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from hansa.cli import target
 from hansa.cli.common import say
-from hansa.core.sanitize import visible
+from hansa.core.sanitize import sanitize
 
 if TYPE_CHECKING:
-    from hansa.kubernetes.federations import Federations, Look
+    from hansa.kubernetes.federations import Federations, FederationView
 
 LOOK_SECONDS = 2.0
 """How often Jobs, Pods and Events are read again while somebody looks at the screen."""
@@ -29,13 +29,13 @@ class PlainLines:
 
     def show(self, federation: dict[str, Any]) -> None:
         """Print what the last object did not say."""
-        from hansa.cli.views.federation import news
-        from hansa.core.durations import clock
+        from hansa.cli.views.federation import list_news
+        from hansa.core.durations import format_clock
 
-        lines = news(federation)
+        lines = list_news(federation)
         for line in lines:
             if line not in self._said:
-                print(f"{clock(target.now())} {visible(line)}", flush=True)
+                print(f"{format_clock(target.now())} {sanitize(line)}", flush=True)
         self._said = lines
 
     def lost(self, why: str) -> None:
@@ -50,7 +50,7 @@ class LiveScreen:
         from rich.live import Live
 
         self._federations, self._name = federations, name
-        self._look: Look | None = None
+        self._look: FederationView | None = None
         self._away = ""
         self._ended = threading.Event()
         self._live = Live(get_renderable=self._render, refresh_per_second=2)
@@ -69,11 +69,13 @@ class LiveScreen:
         """Take the newest object; what belongs to it is read beside."""
         from dataclasses import replace
 
-        from hansa.kubernetes.federations import Look
+        from hansa.kubernetes.federations import FederationView
 
         self._away = ""
         old = self._look
-        self._look = replace(old, federation=federation) if old else Look(federation=federation)
+        self._look = (
+            replace(old, federation=federation) if old else FederationView(federation=federation)
+        )
 
     def lost(self, why: str) -> None:
         """Say on the screen that the cluster is away."""
@@ -103,6 +105,6 @@ class LiveScreen:
 
         if self._look is None:
             return Text("")
-        why = visible(f"! the cluster does not answer ({self._away})")
+        why = sanitize(f"! the cluster does not answer ({self._away})")
         away = [Text(why)] if self._away else []
         return Group(*away, render(screen(self._look, target.now())))

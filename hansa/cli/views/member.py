@@ -5,23 +5,29 @@ from datetime import datetime
 
 from hansa.api import bucket_keys
 from hansa.api.member_status import FederationMember, SiloStatus
-from hansa.cli.views.federation import SHOWN_EVENTS, RowTable, StatusView, conditions, events
-from hansa.core.durations import ago, clock, ratio
+from hansa.cli.views.federation import (
+    SHOWN_EVENTS,
+    RowTable,
+    StatusView,
+    build_conditions,
+    build_events,
+)
+from hansa.core.durations import format_age, format_clock, format_percent
 from hansa.core.errors import InputError
 from hansa.kubernetes.client import Data
-from hansa.kubernetes.federations import Look
-from hansa.kubernetes.state import condition, parse_time, status
-from hansa.manifests.load import fit
+from hansa.kubernetes.federations import FederationView
+from hansa.kubernetes.state import find_condition, get_status, parse_time
+from hansa.manifests.load import validate_model
 
 SHOWN_ROUNDS = 10
 
 
-def listing(members: Iterable[Data], now: datetime, *, wide: bool, spaces: bool) -> RowTable:
+def list_members(members: Iterable[Data], now: datetime, *, wide: bool, spaces: bool) -> RowTable:
     """One row per member, the columns of `kubectl get hmem`; all namespaces need their own."""
     titles = ("MEMBER", "FEDERATION", "PHASE", "ROUND", "ORDER", "SUCCESS", "AGE")
     rows = []
     for member in members:
-        metadata, state = member["metadata"], status(member)
+        metadata, state = member["metadata"], get_status(member)
         order = ((state.get("current") or {}).get("order") or {}).get("serial")
         cells = [
             *((metadata.get("namespace", ""),) if spaces else ()),
@@ -30,38 +36,38 @@ def listing(members: Iterable[Data], now: datetime, *, wide: bool, spaces: bool)
             state.get("phase") or "Pending",
             str(state.get("round") or 0),
             str(order or ""),
-            ratio(state.get("success")),
-            ago(parse_time(metadata.get("creationTimestamp")), now),
+            format_percent(state.get("success")),
+            format_age(parse_time(metadata.get("creationTimestamp")), now),
         ]
-        working = condition(member, "Working")
+        working = find_condition(member, "Working")
         more = (working.get("reason") or "", working.get("message") or "") if wide else ()
         rows.append((*cells, *more))
     titles = (*(("NAMESPACE",) if spaces else ()), *titles)
     return RowTable(titles=(*titles, *(("REASON", "MESSAGE") if wide else ())), rows=rows)
 
 
-def screen(look: Look, now: datetime, *, wide: bool = False) -> StatusView:
+def screen(look: FederationView, now: datetime, *, wide: bool = False) -> StatusView:
     """What the silo's owner asks: what it does, what it has used, and what leaves it."""
     silo = _read(look.federation)
     tables = [
-        conditions(look.federation, now),
+        build_conditions(look.federation, now),
         _rounds(silo.status, None if wide else SHOWN_ROUNDS),
-        events(look, now, None if wide else SHOWN_EVENTS),
+        build_events(look, now, None if wide else SHOWN_EVENTS),
     ]
     return StatusView(
         headline=_headline(silo),
         phase=silo.status.phase,
-        lines=[*_order(silo, now), *_usage(silo)],
+        lines=[*_describe_order(silo, now), *_usage(silo)],
         warnings=[],
         tables=[table for table in tables if table.rows],
-        footer=[*_places(silo), *(f"not shown: {note}" for note in look.notes)],
+        footer=[*_list_places(silo), *(f"not shown: {note}" for note in look.notes)],
     )
 
 
 def _read(member: Data) -> FederationMember:
     document = {name: value for name, value in member.items() if value is not None}
     try:
-        return fit(FederationMember, document)
+        return validate_model(FederationMember, document)
     except InputError as error:
         raise InputError(error.message, hint="-o yaml prints the object as it is") from None
 
@@ -71,20 +77,24 @@ def _headline(silo: FederationMember) -> str:
     phase = state.phase if state.conditions else "Pending"
     parts = [phase, f"takes part in {ours.name} as {ours.environment}, in world {silo.spec.world}"]
     if state.success:
-        parts.append(f"success {ratio(state.success)}")
+        parts.append(f"success {format_percent(state.success)}")
     return f"{silo.metadata.name}: {', '.join(parts)}"
 
 
-def _order(silo: FederationMember, now: datetime) -> list[str]:
+def _describe_order(silo: FederationMember, now: datetime) -> list[str]:
     """What it was last asked for, and how far that is."""
     state, order = silo.status, silo.status.current
     if not state.conditions:
-        return ["nobody has looked at it yet"]
+        return ["not observed yet"]
     if order is None:
         return ["no order yet"]
     if order.kind == "rest":
         return [f"order {order.order.serial}: asks for nothing"]
-    taken = f" since {clock(order.taken_at)} ({ago(order.taken_at, now)})" if order.taken_at else ""
+    taken = (
+        f" since {format_clock(order.taken_at)} ({format_age(order.taken_at, now)})"
+        if order.taken_at
+        else ""
+    )
     what = f"order {order.order.serial}, {order.role} of round {order.round}: {order.state}{taken}"
     tries = f", attempt {order.attempt}" if order.attempt > 1 else ""
     return [f"{what}{tries}{f': {order.message}' if order.message else ''}"]
@@ -110,7 +120,7 @@ def _rounds(state: SiloStatus, limit: int | None) -> RowTable:
                 str(line.round),
                 line.role,
                 line.outcome,
-                ratio(line.success),
+                format_percent(line.success),
                 f"{line.succeeded}/{line.explored}" if line.explored else "",
             )
             for line in chosen
@@ -119,7 +129,7 @@ def _rounds(state: SiloStatus, limit: int | None) -> RowTable:
     )
 
 
-def _places(silo: FederationMember) -> list[str]:
+def _list_places(silo: FederationMember) -> list[str]:
     """All that leaves the silo, and where what stays is."""
     shared, name = silo.spec.storage.s3, silo.spec.federation.environment
     is_masked = silo.spec.agreed.settings.aggregation.secure is not None

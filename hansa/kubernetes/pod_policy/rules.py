@@ -2,7 +2,7 @@
 
 Fields are allowed by name, so that one a later Kubernetes brings is refused until it was thought
 about. Limits: the rules keep a template from reaching the node and other silos' Secrets; they do
-not judge images, ConfigMaps or claims, and whoever may create Pods in the namespace is not bound.
+not judge images, ConfigMaps or claims, nor bind people who may create Pods in the namespace.
 Names that give a Pod more than others have come from the operator's allow-lists.
 """
 
@@ -28,8 +28,9 @@ from hansa.kubernetes.pod_policy.shapes import (
     secret_in,
     some_text,
     texts,
+    with_field,
 )
-from hansa.validation.messages import got
+from hansa.validation.messages import describe_value
 
 RESERVED_VARIABLES = ("HANSA_", "AWS_")
 RESERVED_VOLUMES = "hansa-"
@@ -62,27 +63,17 @@ def _free_keys(walk: Walk, value: Any, path: str) -> None:
             continue
         if reserved or name in RESERVED_LABELS:
             fits = f"a key outside {', '.join(RESERVED_METADATA)} and their subdomains"
-            walk.refuse(f"{path}.{name}", got(name), fits)
+            walk.refuse(f"{path}.{name}", describe_value(name), fits)
         elif slash:
             walk.listed("annotation_domains", "a domain", domain, f"{path}.{name}")
 
 
-def _not_root(walk: Walk, value: Any, path: str) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        walk.refuse(path, got(value), "a number from 1 (Pods never run as root)")
+def _from_one(why: str) -> Shape:
+    def shape(walk: Walk, value: Any, path: str) -> None:
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            walk.refuse(path, describe_value(value), f"a number from 1 ({why})")
 
-
-def _group(walk: Walk, value: Any, path: str) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        walk.refuse(path, got(value), "a number from 1 (group 0 owns files of images and nodes)")
-
-
-def _toleration(walk: Walk, value: Any, path: str) -> None:
-    """A taint's key; without one a Pod would run on any node, the control plane's too."""
-    a_mapping(walk, value, path)
-    if isinstance(value, dict):
-        what = "the key of a taint"
-        walk.listed("tolerations", what, value.get("key") or "", f"{path}.key")
+    return shape
 
 
 def _scheduler(walk: Walk, value: Any, path: str) -> None:
@@ -97,20 +88,24 @@ def _program(walk: Walk, value: Any, path: str) -> None:
     name = value.get("name") if isinstance(value, dict) else value
     if name != walk.permit.container:
         known = f"{walk.permit.container}, or a native sidecar: an entry of initContainers"
-        walk.refuse(f"{path}.name", got(name), f"{known} with restartPolicy Always ({SIDECAR})")
+        walk.refuse(
+            f"{path}.name", describe_value(name), f"{known} with restartPolicy Always ({SIDECAR})"
+        )
         return
     fields(_DEFAULT_PROGRAM if walk.permit.is_default else _PROGRAM)(walk, value, path)
 
 
 def _sidecar(walk: Walk, value: Any, path: str) -> None:
     if not isinstance(value, dict):
-        walk.refuse(path, got(value), "a mapping")
+        walk.refuse(path, describe_value(value), "a mapping")
         return
     if value.get("restartPolicy") != "Always":
-        came = got(value["restartPolicy"]) if value.get("restartPolicy") else "nothing"
+        came = describe_value(value["restartPolicy"]) if value.get("restartPolicy") else "nothing"
         walk.refuse(f"{path}.restartPolicy", came, f"Always, a native sidecar ({SIDECAR})")
     if not isinstance(value.get("name"), str) or value["name"] in ("client", "server"):
-        walk.refuse(f"{path}.name", got(value.get("name")), "a name beside client and server")
+        walk.refuse(
+            f"{path}.name", describe_value(value.get("name")), "a name beside client and server"
+        )
     fields(_SIDECAR)(walk, value, path)
 
 
@@ -119,7 +114,7 @@ def _variable(walk: Walk, value: Any, path: str) -> None:
     name = value.get("name") if isinstance(value, dict) else ""
     if isinstance(name, str) and name.startswith(RESERVED_VARIABLES):
         fits = "a name that does not begin with HANSA_ or AWS_ (the operator sets those)"
-        walk.refuse(f"{path}.name", got(name), fits)
+        walk.refuse(f"{path}.name", describe_value(name), fits)
 
 
 def _variables_of(walk: Walk, value: Any, path: str) -> None:
@@ -132,32 +127,29 @@ def _variables_of(walk: Walk, value: Any, path: str) -> None:
     )
     if mixes:
         fits = "a prefix that keeps its variables from being HANSA_ or AWS_ ones, such as MY_"
-        walk.refuse(f"{path}.prefix", got(prefix) if prefix else "nothing", fits)
+        walk.refuse(f"{path}.prefix", describe_value(prefix) if prefix else "nothing", fits)
 
 
 def _variable_value(walk: Walk, value: Any, path: str) -> None:
     if not isinstance(value, str):  # never shown: it may be a password
-        walk.refuse(path, "a value that is no text", "text (put it into quotes)")
+        walk.refuse(path, "a value that is not text", "text (put it into quotes)")
 
 
-def _mount(walk: Walk, value: Any, path: str) -> None:
-    a_mapping(walk, value, path)
-    place = value.get("mountPath") if isinstance(value, dict) else "/x"
-    if not isinstance(place, str) or not place.strip("/"):
-        walk.refuse(f"{path}.mountPath", got(place), "an absolute path below /")
+def _mount_path(walk: Walk, value: Any, path: str) -> None:
+    if not isinstance(value, str) or not value.strip("/"):
+        walk.refuse(path, describe_value(value), "an absolute path below /")
         return
-    clean = normpath(f"/{place}").replace("//", "/")
+    clean = normpath(f"/{value}").replace("//", "/")
     mine = any(clean == own or clean.startswith(f"{own}/") for own in RESERVED_MOUNTS)
     if mine and clean != SHARED_MEMORY:
-        fits = f"a path outside {' and '.join(RESERVED_MOUNTS)}"
-        walk.refuse(f"{path}.mountPath", got(place), fits)
+        walk.refuse(path, describe_value(value), f"a path outside {' and '.join(RESERVED_MOUNTS)}")
 
 
 def _shared_memory(walk: Walk, value: Any, path: str) -> None:
     """The one mount that brings no files along."""
     place = value.get("mountPath") if isinstance(value, dict) else None
     if place != SHARED_MEMORY:
-        came = "nothing" if place is None else got(place)
+        came = "nothing" if place is None else describe_value(place)
         fits = f"{SHARED_MEMORY} (others would reach every silo: say it in environments[])"
         walk.refuse(f"{path}.mountPath", came, fits)
 
@@ -166,7 +158,11 @@ def _port(walk: Walk, value: Any, path: str) -> None:
     a_mapping(walk, value, path)
     for name in ("hostPort", "hostIP") if isinstance(value, dict) else ():
         if value.get(name):
-            walk.refuse(f"{path}.{name}", got(value[name]), "nothing (Pods take no port of a node)")
+            walk.refuse(
+                f"{path}.{name}",
+                describe_value(value[name]),
+                "nothing (Pods take no port of a node)",
+            )
 
 
 def _handler(walk: Walk, value: Any, path: str) -> None:
@@ -174,7 +170,7 @@ def _handler(walk: Walk, value: Any, path: str) -> None:
     a_mapping(walk, value, path)
     for name, inner in value.items() if isinstance(value, dict) else ():
         if name == "host" and inner:
-            walk.refuse(f"{path}.host", got(inner), "nothing (a probe asks its own Pod)")
+            walk.refuse(f"{path}.host", describe_value(inner), "nothing (a probe asks its own Pod)")
         elif isinstance(inner, dict):
             _handler(walk, inner, f"{path}.{name}")
 
@@ -184,11 +180,11 @@ def _handler(walk: Walk, value: Any, path: str) -> None:
 
 def _volume(walk: Walk, value: Any, path: str) -> None:
     if not isinstance(value, dict) or not isinstance(value.get("name"), str):
-        walk.refuse(path, got(value), "a mapping with a name")
+        walk.refuse(path, describe_value(value), "a mapping with a name")
         return
     if value["name"].startswith(RESERVED_VOLUMES):
         fits = f"a name that does not begin with {RESERVED_VOLUMES}"
-        walk.refuse(f"{path}.name", got(value["name"]), fits)
+        walk.refuse(f"{path}.name", describe_value(value["name"]), fits)
     fields({"name": some_text, **_VOLUMES})(walk, value, path)
 
 
@@ -205,7 +201,7 @@ def _ephemeral(walk: Walk, value: Any, path: str) -> None:
 
 def _claim(walk: Walk, value: Any, path: str) -> None:
     if not isinstance(value, dict) or not isinstance(value.get("name"), str):
-        walk.refuse(path, got(value), "a mapping with a name")
+        walk.refuse(path, describe_value(value), "a mapping with a name")
 
 
 # -- the tables -----------------------------------------------------------------------------------
@@ -216,19 +212,20 @@ _PRIVILEGE = "Pods follow the restricted Pod Security standard"
 _PROFILE = fields(
     {"type": only("RuntimeDefault", "Localhost", why=_PRIVILEGE), "localhostProfile": some_text}
 )
+_GROUP = _from_one("group 0 owns files of images and nodes")
 _SECURITY: dict[str, Shape] = {
     "appArmorProfile": _PROFILE,
-    "runAsGroup": _group,
+    "runAsGroup": _GROUP,
     "runAsNonRoot": only(True, why="Pods never run as root"),
-    "runAsUser": _not_root,
+    "runAsUser": _from_one("Pods never run as root"),
     "seLinuxOptions": fields({"level": some_text}),
     "seccompProfile": _PROFILE,
 }
 _POD_SECURITY: dict[str, Shape] = {
     **_SECURITY,
-    "fsGroup": _group,
+    "fsGroup": _GROUP,
     "fsGroupChangePolicy": some_text,
-    "supplementalGroups": entries(_group),
+    "supplementalGroups": entries(_GROUP),
     "supplementalGroupsPolicy": some_text,
 }
 _CONTAINER_SECURITY: dict[str, Shape] = {
@@ -261,7 +258,7 @@ _CONTAINER: dict[str, Shape] = {
     "ports": entries(_port),
     "resources": fields({"claims": mappings, "limits": a_mapping, "requests": a_mapping}),
     "securityContext": fields(_CONTAINER_SECURITY),
-    "volumeMounts": entries(_mount),
+    "volumeMounts": entries(with_field("mountPath", _mount_path)),
     "workingDir": some_text,
 }
 _COMMAND = never("the operator decides what this container runs")
@@ -343,7 +340,8 @@ _POD: dict[str, Shape] = {
     "securityContext": fields(_POD_SECURITY),
     "serviceAccountName": on_list("service_accounts", "a ServiceAccount"),
     "terminationGracePeriodSeconds": a_number,
-    "tolerations": entries(_toleration),
+    # A toleration without a key would let a Pod run on any node, also of the control plane.
+    "tolerations": entries(with_field("key", on_list("tolerations", "the key of a taint"), "")),
     "topologySpreadConstraints": mappings,
     "volumes": entries(_volume),
 }

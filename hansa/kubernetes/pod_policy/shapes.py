@@ -6,7 +6,7 @@ from dataclasses import fields as fields_of
 from fnmatch import fnmatchcase
 from typing import Any
 
-from hansa.validation.messages import got
+from hansa.validation.messages import describe_value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,13 +28,13 @@ class PodAllowlist:
     csi_drivers: tuple[str, ...] = ()
     """Drivers of inline CSI volumes: some hand out secrets, or folders of the node."""
     storage_classes: tuple[str, ...] = ()
-    """StorageClasses of ephemeral volumes, which make a claim without anybody's leave."""
+    """StorageClasses of ephemeral volumes, which create claims without approval."""
     annotation_domains: tuple[str, ...] = ()
     """Domains of annotations and labels, which controllers of the cluster obey."""
 
     @classmethod
     def everything(cls) -> "PodAllowlist":
-        """What binds nobody, as for whoever installs the operator."""
+        """Everything is allowed, as for the operator's own templates."""
         return cls(**{each.name: ("*",) for each in fields_of(cls)})
 
     def has(self, kind: str, name: str) -> bool:
@@ -49,7 +49,7 @@ class PodAllowlist:
 
 @dataclass(frozen=True, kw_only=True)
 class PodViolation:
-    """One thing that cannot be: where it stands, what came, what fits."""
+    """One refused value: its path, what came, what fits."""
 
     path: str
     """The field as users write it."""
@@ -72,8 +72,6 @@ class Permit:
 
     container: str
     """The container of the program."""
-    environment: str = ""
-    """Whose template it is; empty: the federation's default."""
     is_default: bool = False
     """Whether it is the federation's default, which reaches every silo's Pods."""
     own: frozenset[str] = frozenset()
@@ -85,37 +83,37 @@ class Permit:
 
 
 class Walk:
-    """Refusals in the making."""
+    """Collects refusals while a template is checked."""
 
     def __init__(self, permit: Permit) -> None:
         self.permit = permit
         self.refusals: list[PodViolation] = []
 
     def refuse(self, path: str, came: str, expected: str) -> None:
-        """Note a refusal and go on: a user fixes all of them at once."""
-        environment = self.permit.environment
-        refusal = PodViolation(path=path, got=came, expected=expected, environment=environment)
-        self.refusals.append(refusal)
+        """Note a refusal and continue, so that the user sees all of them at once."""
+        self.refusals.append(PodViolation(path=path, got=came, expected=expected))
 
     def secret(self, name: Any, path: str) -> None:
         """A Secret that the template names."""
         permit = self.permit
         if not isinstance(name, str):
-            self.refuse(path, got(name), "the name of a Secret")
+            self.refuse(path, describe_value(name), "the name of a Secret")
         elif name in permit.foreign and name not in permit.own:
             whose = permit.foreign[name]
-            self.refuse(path, got(name), f"no Secret of another ('{name}' belongs to {whose})")
+            self.refuse(
+                path, describe_value(name), f"no Secret of another ('{name}' belongs to {whose})"
+            )
         elif name not in permit.own and not permit.allowed.has("secrets", name):
             listed = permit.allowed.setting("secrets")
             fits = f"the environment's credentialsSecret or a Secret the operator allows ({listed})"
-            self.refuse(path, got(name), fits)
+            self.refuse(path, describe_value(name), fits)
 
     def listed(self, kind: str, what: str, name: Any, path: str) -> None:
         """Something that only an allow-list of the operator lets the template name."""
         allowed = self.permit.allowed
         if not isinstance(name, str) or not allowed.has(kind, name):
             fits = f"{what} that the operator allows ({allowed.setting(kind)})"
-            self.refuse(path, "nothing" if name in (None, "") else got(name), fits)
+            self.refuse(path, "nothing" if name in (None, "") else describe_value(name), fits)
 
 
 Shape = Callable[[Walk, Any, str], None]
@@ -129,7 +127,7 @@ def fields(table: Mapping[str, Shape]) -> Shape:
 
     def shape(walk: Walk, value: Any, path: str) -> None:
         if not isinstance(value, dict):
-            walk.refuse(path, got(value), "a mapping")
+            walk.refuse(path, describe_value(value), "a mapping")
             return
         for name, inner in value.items():
             where = f"{path}.{name}"
@@ -138,7 +136,9 @@ def fields(table: Mapping[str, Shape]) -> Shape:
             if name in table:
                 table[name](walk, inner, where)
             else:
-                walk.refuse(where, got(inner), f"one of {', '.join(sorted(table))} instead")
+                walk.refuse(
+                    where, describe_value(inner), f"one of {', '.join(sorted(table))} instead"
+                )
 
     return shape
 
@@ -148,7 +148,7 @@ def entries(inner: Shape) -> Shape:
 
     def shape(walk: Walk, value: Any, path: str) -> None:
         if not isinstance(value, list):
-            walk.refuse(path, got(value), "a list")
+            walk.refuse(path, describe_value(value), "a list")
             return
         for index, entry in enumerate(value):
             inner(walk, entry, f"{path}[{index}]")
@@ -156,10 +156,10 @@ def entries(inner: Shape) -> Shape:
     return shape
 
 
-def _kind(kind: type, words: str) -> Shape:
+def _make_kind(kind: type, words: str) -> Shape:
     def shape(walk: Walk, value: Any, path: str) -> None:
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            walk.refuse(path, got(value), words)
+            walk.refuse(path, describe_value(value), words)
 
     return shape
 
@@ -169,7 +169,8 @@ def only(*values: Any, why: str) -> Shape:
 
     def shape(walk: Walk, value: Any, path: str) -> None:
         if not any(value is v or (isinstance(v, str) and value == v) for v in values):
-            walk.refuse(path, got(value), f"{' or '.join(_word(v) for v in values)} ({why})")
+            fits = " or ".join(describe_value(v).strip("'") for v in values)
+            walk.refuse(path, describe_value(value), f"{fits} ({why})")
 
     return shape
 
@@ -179,31 +180,27 @@ def never(why: str) -> Shape:
 
     def shape(walk: Walk, value: Any, path: str) -> None:
         if value not in ([], {}, ""):
-            walk.refuse(path, got(value), f"nothing ({why})")
+            walk.refuse(path, describe_value(value), f"nothing ({why})")
 
     return shape
 
 
-def _word(value: Any) -> str:
-    return got(value).strip("'")
-
-
-some_text = _kind(str, "text")
-a_number = _kind(int, "a whole number")
-a_switch = _kind(bool, "true or false")
-a_mapping = _kind(dict, "a mapping")
-a_list = _kind(list, "a list")
+some_text = _make_kind(str, "text")
+a_number = _make_kind(int, "a whole number")
+a_switch = _make_kind(bool, "true or false")
+a_mapping = _make_kind(dict, "a mapping")
+a_list = _make_kind(list, "a list")
 mappings = entries(a_mapping)
 
 
 def texts(walk: Walk, value: Any, path: str) -> None:
     """A mapping of texts; numbers and switches are what YAML makes of them without quotes."""
     if not isinstance(value, dict):
-        walk.refuse(path, got(value), "a mapping of texts")
+        walk.refuse(path, describe_value(value), "a mapping of texts")
         return
     for name, inner in value.items():
         if not isinstance(inner, str):
-            walk.refuse(f"{path}.{name}", got(inner), "text (put it into quotes)")
+            walk.refuse(f"{path}.{name}", describe_value(inner), "text (put it into quotes)")
 
 
 def on_list(kind: str, what: str) -> Shape:
@@ -215,13 +212,19 @@ def on_list(kind: str, what: str) -> Shape:
     return shape
 
 
-def secret_in(key: str) -> Shape:
-    """A mapping that names a Secret under this key."""
+def with_field(key: str, inner: Shape, absent: Any = None) -> Shape:
+    """A mapping of which only this field is judged."""
 
     def shape(walk: Walk, value: Any, path: str) -> None:
         if not isinstance(value, dict):
-            walk.refuse(path, got(value), "a mapping")
+            walk.refuse(path, describe_value(value), "a mapping")
         else:
-            walk.secret(value.get(key), f"{path}.{key}")
+            came = value.get(key)
+            inner(walk, absent if came is None else came, f"{path}.{key}")
 
     return shape
+
+
+def secret_in(key: str) -> Shape:
+    """A mapping that names a Secret under this key."""
+    return with_field(key, Walk.secret)

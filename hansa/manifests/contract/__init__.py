@@ -48,7 +48,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         f"{kind} {text.partition('=')[0]}: {title}": check
         for kind in SUITES
         for text in metafunc.config.getoption(f"--{kind}")
-        for title, check in checks(kind, text).items()
+        for title, check in prepare_checks(kind, text).items()
     }
     if not made:
         asked = ", ".join(f"--{kind} NAME" for kind in SUITES)
@@ -56,7 +56,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize(CHECK, made.values(), ids=made.keys())
 
 
-def checks(kind: str, text: str) -> dict[str, Callable[[], None]]:
+def prepare_checks(kind: str, text: str) -> dict[str, Callable[[], None]]:
     """The checks of one plug-in by their sentences, ready to be called."""
     name, equals, options = text.partition("=")
     suite: Any = import_module(SUITES[kind])

@@ -1,4 +1,4 @@
-"""The strategy `none`: every environment goes on from its own last update, and shares nothing."""
+"""The strategy `none`: every environment continues from its own last update."""
 
 from hansa.api.bucket_documents import StartAdapter
 from hansa.api.status import AdapterStatus, FederationStatus
@@ -6,20 +6,20 @@ from hansa.api.status import AdapterStatus, FederationStatus
 NONE = "none"
 
 
-def own_start(status: FederationStatus, strategy: str, name: str) -> StartAdapter | None:
+def find_own_start(status: FederationStatus, strategy: str, name: str) -> StartAdapter | None:
     """An environment's own last update, unless it has none that is newer than what all share."""
-    own = _own(status, strategy, name)
+    own = _find_own(status, strategy, name)
     return StartAdapter(round=own.round, sha256=own.sha256) if own else None
 
 
-def newest(status: FederationStatus, strategy: str) -> int:
+def find_newest_round(status: FederationStatus, strategy: str) -> int:
     """Round of the newest adapter that a client would start from; 0: there is none."""
-    own = [_own(status, strategy, line.name) for line in status.environments]
+    own = [_find_own(status, strategy, line.name) for line in status.environments]
     shared = status.adapter.round if status.adapter else 0
     return max([shared, *(adapter.round for adapter in own if adapter)])
 
 
-def _own(status: FederationStatus, strategy: str, name: str) -> AdapterStatus | None:
+def _find_own(status: FederationStatus, strategy: str, name: str) -> AdapterStatus | None:
     if strategy != NONE:
         return None
     line = next((line for line in status.environments if line.name == name), None)

@@ -1,6 +1,5 @@
-"""The next courier after one that ended, and whether a running one knows what it has to."""
+"""The next courier: after success, after a failure, or with a new task."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from hansa.api.exchange import CourierStatus
@@ -11,40 +10,32 @@ RETRIES = 5
 """Crashes of couriers, one after another, before a person is asked."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CourierFailure:
-    """What follows from a courier that did not do its work."""
-
-    next: CourierStatus
-    """The next one, after a pause that grows."""
-    why: str
-    """What happened, as a sentence."""
-    again: bool
-    """Whether another can help; otherwise a person must."""
-
-
-def under_way(courier: CourierStatus, job: ObservedJob) -> CourierStatus:
-    """Why it does not start, for people; what the last one failed of stays until one does well."""
+def note_progress(courier: CourierStatus, job: ObservedJob) -> CourierStatus:
+    """Why it does not start; the reason of the last failure stays until one runs well."""
     if job.state == "starting" and job.message and (job.reason or not courier.failures):
         return courier.model_copy(update={"message": job.message})
     is_well = job.state == "running" and not courier.failures
     return courier.model_copy(update={"message": ""}) if is_well else courier
 
 
-def after_success(courier: CourierStatus) -> CourierStatus:
-    """The next one has a name of its own: each does its work once."""
+def follow_success(courier: CourierStatus) -> CourierStatus:
+    """The next courier, under a new name: each works once."""
     update = {"attempt": courier.attempt + 1, "task": "", "failures": 0}
     return courier.model_copy(update={**update, "not_before": None, "message": ""})
 
 
-def after_failure(
+def follow_failure(
     courier: CourierStatus, job: ObservedJob, now: datetime, *, rests_seconds: int = 0
-) -> CourierFailure:
-    """A dead store is asked without end, since it heals; a crash a few times.
+) -> tuple[CourierStatus, bool]:
+    """The next courier, after a backoff, and whether it can help or a person must act.
 
-    Where a person must help, the next one comes after `rests_seconds`: nobody tells when they have.
+    Outages of the store are retried without end, crashes a few times. Where a person has to act,
+    the next one starts after `rests_seconds`, in case they have.
     """
-    why, again = retry.of_job(job, failures=courier.failures, retries=RETRIES)
+    why, again = "its report was lost", True
+    if job.state != "succeeded":
+        why = retry.explain_failure(job)
+        again = retry.judge_failure(job, failures=courier.failures, retries=RETRIES).again
     seconds = retry.delay_seconds(courier.failures + 1)
     pause = timedelta(seconds=seconds if again else max(seconds, rests_seconds))
     update = {
@@ -54,13 +45,11 @@ def after_failure(
         "task": "",
         "message": why,
     }
-    return CourierFailure(
-        next=courier.model_copy(update=update), why=f"courier: {why}", again=again
-    )
+    return courier.model_copy(update=update), again
 
 
-def with_task(courier: CourierStatus | None, digest: str) -> CourierStatus:
-    """The one that has this task: the present one, or the next where that has another."""
+def assign_task(courier: CourierStatus | None, digest: str) -> CourierStatus:
+    """The courier for this task: the current one, or the next if that has another task."""
     courier = courier or CourierStatus()
     if courier.task and courier.task != digest:
         courier = courier.model_copy(update={"attempt": courier.attempt + 1})

@@ -1,4 +1,4 @@
-"""When a clock of a round runs out; no clock runs for what has not started."""
+"""Timeouts of a round; none runs before its start."""
 
 from datetime import datetime, timedelta
 
@@ -6,10 +6,12 @@ from hansa.api.spec import MAX_SECONDS, FederationSpec, Participation
 from hansa.api.status import FederationStatus
 
 
-def rules(spec: FederationSpec, status: FederationStatus, evaluated: int) -> Participation:
-    """How long a round that opens now waits, or the evaluation of a round's adapter (0: none).
+def choose_participation(
+    spec: FederationSpec, status: FederationStatus, evaluated: int
+) -> Participation:
+    """Timeouts of a round that opens now, or of the evaluation of a round's adapter (0: none).
 
-    Where silos evolve alone after the last round, on or anew, there is time for those rounds.
+    Where silos train alone after the last round, from it or from scratch, they get more time.
     """
     rules = spec.participation
     on = evaluated if spec.personalization in ("finetune", "best") else 0
@@ -20,7 +22,7 @@ def rules(spec: FederationSpec, status: FederationStatus, evaluated: int) -> Par
     return rules.model_copy(update={"round_timeout_seconds": seconds})
 
 
-def ends_at(started_at: datetime | None, seconds: int) -> datetime | None:
+def compute_end(started_at: datetime | None, seconds: int) -> datetime | None:
     """The end of a span, or nothing while it has not begun."""
     return started_at + timedelta(seconds=seconds) if started_at else None
 
@@ -30,7 +32,7 @@ def is_over(end: datetime | None, now: datetime) -> bool:
     return end is not None and now >= end
 
 
-def earliest(*moments: datetime | None) -> datetime | None:
+def find_earliest(*moments: datetime | None) -> datetime | None:
     """The next moment at which a clock runs out, if any runs."""
     running = [moment for moment in moments if moment is not None]
     return min(running, default=None)

@@ -1,13 +1,13 @@
-"""What is wrong with a federation that goes on all the same, the worst of it alone."""
+"""The condition Degraded: the worst of what is wrong with a federation that still runs."""
 
 from hansa.api.constants import Reason
 from hansa.api.status import CurrentRound, FederationStatus
 
 
-def of(status: FederationStatus) -> tuple[Reason, str]:
+def find_degradation(status: FederationStatus) -> tuple[Reason, str]:
     """The reason of the condition Degraded, and its message; AllHealthy: nothing is wrong."""
-    if blocked := _blocked(status.current):
-        return "ConsentMissing", f"{'; '.join(blocked)}; it goes on by itself then"
+    if blocked := _list_blocked(status.current):
+        return "ConsentMissing", f"{'; '.join(blocked)}; it then continues automatically"
     failing = [f"{e.name}: {e.message}" for e in status.environments if not e.healthy]
     if failing:
         is_spent = all(e.budget_spent for e in status.environments if not e.healthy)
@@ -30,8 +30,8 @@ def of(status: FederationStatus) -> tuple[Reason, str]:
     return "AllHealthy", ""
 
 
-def _blocked(current: CurrentRound | None) -> list[str]:
-    """Whom a person keeps from starting, and by what."""
+def _list_blocked(current: CurrentRound | None) -> list[str]:
+    """Parties that wait for a person, with the reason."""
     if current is None:
         return []
     parties = [(e.name, e.blocked) for e in current.environments]

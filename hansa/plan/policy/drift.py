@@ -1,26 +1,26 @@
-"""Whether an adapter breaks rules or forgets more than it may, by what its probes say.
+"""Whether an adapter breaks rules or forgets more than allowed, by its probes.
 
-All silos play the same probes on the same adapter, so honest ones say the same. What counts is what
-more than half of them confirm: the lower median. So where there are two or more, nobody goes back
-by one silo's word, however often it is given; and it takes half of them to hide a drift.
+All silos play the same probes on the same adapter, so honest ones report the same. The lower median
+counts: what more than half of them confirm. With two or more silos no single one can cause a
+rollback, however often it reports a drift; and it takes half of them to hide one.
 """
 
 from collections.abc import Mapping, Sequence
 
 from hansa.api.assignment import EvaluationReport
-from hansa.api.probes import Probed
+from hansa.api.probes import ProbeSummary
 from hansa.api.spec import Guard
 from hansa.api.status import FederationStatus, HistoryEntry
 
 KEPT = frozenset({"base", "aggregated"})
-"""Rounds that others are held against."""
+"""Rounds that others are compared with."""
 ROUNDING = 1e-9
 """A rise of exactly maxViolations is none, however its fractions were added."""
 
 
 def record(status: FederationStatus, name: str, evaluation: EvaluationReport) -> FederationStatus:
-    """What an environment's probes say of an adapter, in its line and in the adapter's round."""
-    own = _of(evaluation)
+    """Record an environment's probes of an adapter, in its line and in the adapter's round."""
+    own = _build_probed(evaluation)
     if not (own.violations or own.forgotten):
         return status
     lines = [
@@ -28,10 +28,10 @@ def record(status: FederationStatus, name: str, evaluation: EvaluationReport) ->
         for line in status.environments
     ]
     said = [each.probes for each in lines if each.probes and each.probes.round == own.round]
-    confirmed = Probed(
+    confirmed = ProbeSummary(
         round=own.round,
-        violations=_confirmed([each.violations for each in said]),
-        forgotten=_confirmed([each.forgotten for each in said]),
+        violations=_confirm([each.violations for each in said]),
+        forgotten=_confirm([each.forgotten for each in said]),
     )
     history = [
         entry.model_copy(update={"probes": confirmed}) if entry.round == own.round else entry
@@ -40,9 +40,9 @@ def record(status: FederationStatus, name: str, evaluation: EvaluationReport) ->
     return status.model_copy(update={"environments": lines, "history": history})
 
 
-def _of(evaluation: EvaluationReport) -> Probed:
+def _build_probed(evaluation: EvaluationReport) -> ProbeSummary:
     figures = sorted((evaluation.probes or {}).items())
-    return Probed(
+    return ProbeSummary(
         round=evaluation.round,
         violations={name: each.ratio for name, each in figures if each.ratio is not None},
         forgotten={
@@ -51,7 +51,7 @@ def _of(evaluation: EvaluationReport) -> Probed:
     )
 
 
-def _confirmed(said: Sequence[Mapping[str, float]]) -> dict[str, float]:
+def _confirm(said: Sequence[Mapping[str, float]]) -> dict[str, float]:
     names = sorted({name for each in said for name in each})
     return {name: lower_median([each[name] for each in said if name in each]) for name in names}
 
@@ -61,16 +61,16 @@ def lower_median(values: Sequence[float]) -> float:
     return sorted(values)[(len(values) - 1) // 2]
 
 
-def broken(guard: Guard, history: Sequence[HistoryEntry], entry: HistoryEntry) -> str:
-    """What an adapter does that it must not, in a sentence; empty: nothing, or nobody knows.
+def find_violation(guard: Guard, history: Sequence[HistoryEntry], entry: HistoryEntry) -> str:
+    """Which bound of the guard an adapter breaks; empty: none, or it is unknown.
 
-    Rules are held against the first adapter whose probe was played, mostly the base: a policy that
-    knows nothing yet breaks some by chance.
+    Violations are compared with the first adapter whose probe was played, usually the base: an
+    untrained policy breaks some rules by chance.
     """
     if not entry.probes or not entry.round:
         return ""
     for name, share in sorted(entry.probes.violations.items()):
-        first = _first(history, entry.round, name)
+        first = _find_first(history, entry.round, name)
         if guard.max_violations is None or first is None:
             continue
         before = first.violations[name]
@@ -90,31 +90,33 @@ def broken(guard: Guard, history: Sequence[HistoryEntry], entry: HistoryEntry) -
     return ""
 
 
-def rises(status: FederationStatus) -> dict[str, float]:
+def measure_rises(status: FederationStatus) -> dict[str, float]:
     """By probe: how much more often the adapter that counts breaks the rule than the first did."""
-    entry = in_force(status)
+    entry = find_current(status)
     if entry is None or entry.probes is None:
         return {}
-    firsts = {name: _first(status.history, entry.round, name) for name in entry.probes.violations}
+    firsts = {
+        name: _find_first(status.history, entry.round, name) for name in entry.probes.violations
+    }
     return {
         name: round(share - (first.violations[name] if (first := firsts[name]) else share), 4)
         for name, share in entry.probes.violations.items()
     }
 
 
-def in_force(status: FederationStatus) -> HistoryEntry | None:
-    """The newest adapter with figures of probes that was not gone back from."""
+def find_current(status: FederationStatus) -> HistoryEntry | None:
+    """The newest adapter with probes that was not rolled back."""
     newest = status.adapter.round if status.adapter else 0
     known = [e for e in status.history if e.probes and e.outcome in KEPT and e.round <= newest]
     return known[-1] if known else None
 
 
-def lines(status: FederationStatus) -> list[str]:
+def describe_probes(status: FederationStatus) -> list[str]:
     """What each probe says of the adapter that counts, for a screen."""
-    entry = in_force(status)
+    entry = find_current(status)
     if entry is None or entry.probes is None:
         return []
-    risen = rises(status)
+    risen = measure_rises(status)
     return [
         *(
             f"probe {name}: its rule was broken in {share:.1%} of its episodes, "
@@ -129,7 +131,7 @@ def lines(status: FederationStatus) -> list[str]:
     ]
 
 
-def _first(history: Sequence[HistoryEntry], round_: int, name: str) -> Probed | None:
+def _find_first(history: Sequence[HistoryEntry], round_: int, name: str) -> ProbeSummary | None:
     return next(
         (
             entry.probes

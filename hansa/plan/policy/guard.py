@@ -1,8 +1,8 @@
 """Whether a new global adapter has fallen behind the best one, and which that is.
 
-Only figures on validation tasks count, and only environments that were evaluated at both adapters:
-who joined later, or could not play, must not make a rise or a fall. But an adapter that nobody
-could evaluate has fallen: every retry would break over it again.
+Only validation tasks count, and only environments that were evaluated with both adapters: a silo
+that joined later, or could not play, must not look like a rise or a fall. An adapter that nobody
+could evaluate counts as fallen, since every retry would fail with it again.
 """
 
 from collections.abc import Sequence
@@ -10,20 +10,18 @@ from dataclasses import dataclass
 
 from hansa.api.constants import ANSWERED, CONCLUDED
 from hansa.api.spec import Guard
-from hansa.api.status import CurrentRound, GuardStatus, HistoryEntry, RoundEnvironment
+from hansa.api.status import CurrentRound, FederationStatus, HistoryEntry, RoundEnvironment
 from hansa.core import exits
 from hansa.plan.policy import drift
 
 ACCEPTED = frozenset({"base", "aggregated"})
-"""Rounds whose adapter may be gone on from."""
+"""Rounds whose adapter may be continued from."""
 GONE = frozenset({"rejected", "undone"})
-"""Rounds whose adapter was gone back from, by the guard or by a person."""
+"""Rounds whose adapter was rolled back, by the guard or by a person."""
 ROUNDING = 1e-9
 """A fall of exactly maxDrop is none, however its fractions were added."""
-
-
 VETO_ROUNDS = 5
-"""Rounds in which one environment may go back alone once, where each is judged by itself."""
+"""One environment alone can cause at most one rollback in this many rounds."""
 
 
 @dataclass(frozen=True)
@@ -40,49 +38,38 @@ class Regression:
     """The environment that fell, where no other did and the mean did not either."""
 
 
-@dataclass(frozen=True)
-class GuardVerdict:
-    """What the guard makes of an adapter."""
+def judge_start_adapter(
+    current: CurrentRound, status: FederationStatus
+) -> tuple[Regression | None, str]:
+    """The regression of a round's start adapter, if it counts, and why one does not count.
 
-    fall: Regression | None = None
-    """The fall to go back from, if it is one."""
-    overruled: str = ""
-    """Why one environment's fall does not count."""
-
-
-def heed(
-    guard: Guard | None,
-    history: Sequence[HistoryEntry],
-    round_: int,
-    so_far: GuardStatus | None,
-    now: int,
-) -> GuardVerdict:
-    """The verdict on the adapter of a round, in round `now`.
-
-    Figures are each environment's own word. One that goes back alone is believed once in five
-    rounds; then the mean decides, so that one party cannot stop all others.
+    Each environment reports its own figures. One that alone asks for a rollback is believed at most
+    once per 5 rounds; otherwise the mean decides, so that one party cannot stop all others.
     """
-    fall = judge(guard, history, round_)
-    vetoes = so_far.vetoes if so_far else {}
-    if fall is None or fall.alone not in vetoes or now - vetoes[fall.alone] >= VETO_ROUNDS:
-        return GuardVerdict(fall)
-    return GuardVerdict(
-        overruled=f"{fall.message}; it has gone back alone before, in round "
-        f"{vetoes[fall.alone]}: the mean of all environments decides for {VETO_ROUNDS} rounds"
+    fall = judge(current.guard, status.history, current.start.round)
+    vetoes = status.guard.vetoes if status.guard else {}
+    if fall is None or fall.alone not in vetoes:
+        return fall, ""
+    last = vetoes[fall.alone]
+    if status.round - last >= VETO_ROUNDS:
+        return fall, ""
+    return None, (
+        f"{fall.message}; it alone caused a rollback before, in round {last}: the mean of all "
+        f"environments decides for {VETO_ROUNDS} rounds"
     )
 
 
 def judge(guard: Guard | None, history: Sequence[HistoryEntry], round_: int) -> Regression | None:
-    """The fall of the adapter of a round, if it is one: in what it can do, or in what it may."""
+    """The regression of a round's adapter, in its success or in its probes, if there is one."""
     judged = next((entry for entry in history if entry.round == round_), None)
     if guard is None or not guard.acts or judged is None:
         return None
-    best = _best(_lawful(guard, history), judged)
+    best = _find_best(_list_lawful(guard, history), judged)
     if best is None:
         return None
-    if drifted := drift.broken(guard, history, judged):
+    if drifted := drift.find_violation(guard, history, judged):
         return Regression(round_, best, drifted)
-    names = _common(best, judged)
+    names = _list_common(best, judged)
     mean = _Drop("", _mean(best, names), _mean(judged, names))
     each = [_Drop(name, best.validation[name], judged.validation[name]) for name in names]
     compared = [mean] if guard.scope == "mean" else each
@@ -105,13 +92,13 @@ def is_unevaluated(history: Sequence[HistoryEntry], round_: int) -> bool:
 
 
 def judge_unevaluated(current: CurrentRound, history: Sequence[HistoryEntry]) -> Regression | None:
-    """The fall of the adapter that a round started from and nobody could evaluate, if it is one."""
+    """The regression of a round's start adapter that nobody could evaluate, if it is one."""
     rule, round_ = current.guard, current.start.round
     if rule is None or not rule.acts or not is_unevaluated(history, round_):
         return None
-    lawful = _lawful(rule, history)
+    lawful = _list_lawful(rule, history)
     earlier = [e for e in lawful if e.outcome in ACCEPTED and e.validation and e.round < round_]
-    best = max(earlier, key=lambda e: _height(e, list(e.validation)), default=None)
+    best = max(earlier, key=lambda e: _rank(e, list(e.validation)), default=None)
     if best is None or not _is_to_blame(current, history):
         return None
     success = _mean(best, list(best.validation))
@@ -122,38 +109,38 @@ def judge_unevaluated(current: CurrentRound, history: Sequence[HistoryEntry]) ->
     return Regression(round_, best, message)
 
 
-def awaits(current: CurrentRound, history: Sequence[HistoryEntry]) -> bool:
-    """Whether a round that cannot reach its minimum goes on until its start adapter is known.
+def must_await_start(current: CurrentRound, history: Sequence[HistoryEntry]) -> bool:
+    """Whether a round that cannot reach its minimum continues until its start adapter is known.
 
-    One client broke over an adapter that nobody has evaluated; the others are about to.
+    One client crashed with an adapter that nobody has evaluated; the others still run it.
     """
     rule = current.guard
     if rule is None or not rule.acts or not is_unevaluated(history, current.start.round):
         return False
     states = current.environments
     is_pending = any(e.state not in CONCLUDED for e in states)
-    return is_pending and any(_broke(e) for e in states)
+    return is_pending and any(_has_crashed(e) for e in states)
 
 
-def _broke(environment: RoundEnvironment) -> bool:
-    return environment.state == "Failed" and exits.is_at_work(environment.exit_code)
+def _has_crashed(environment: RoundEnvironment) -> bool:
+    return environment.state == "Failed" and exits.is_work_failure(environment.exit_code)
 
 
 def _is_to_blame(current: CurrentRound, history: Sequence[HistoryEntry]) -> bool:
     """Whether a round that learned nothing about its start adapter failed because of it.
 
-    A wrong setting, an image or a store that is not there says nothing about an adapter. Neither
-    does one environment: its failure may have stopped the others. But two such rounds do.
+    A wrong setting, a missing image or a missing store says nothing about an adapter. Nor does one
+    environment, whose failure may have stopped the others; but two such rounds do.
     """
     states = current.environments
     if any(e.state in ANSWERED for e in states):
         return current.settings.evaluation.is_due(current.start.round)
-    broken = sum(_broke(e) for e in states)
+    broken = sum(_has_crashed(e) for e in states)
     is_second = history[-1].outcome == "failed" and history[-1].round > current.start.round
     return broken == len(states) or (is_second and broken > 0)
 
 
-def best_adapter(
+def find_best_adapter(
     guard: Guard | None, history: Sequence[HistoryEntry], last: int
 ) -> HistoryEntry | None:
     """The adapter to end with: the highest on validation tasks of who could judge the last one.
@@ -163,35 +150,35 @@ def best_adapter(
     """
     if guard is None or not guard.acts:
         return None
-    lawful = _lawful(guard, history)
+    lawful = _list_lawful(guard, history)
     known = [e for e in lawful if e.outcome == "aggregated" and e.validation]
     newest = next((entry for entry in known if entry.round == last), None)
     if newest is None:
-        return max(known, key=lambda e: _height(e, list(e.validation)), default=None)
-    fair = [entry for entry in known if _common(entry, newest)]
-    return max(fair, key=lambda e: _height(e, _common(e, newest)))
+        return max(known, key=lambda e: _rank(e, list(e.validation)), default=None)
+    fair = [entry for entry in known if _list_common(entry, newest)]
+    return max(fair, key=lambda e: _rank(e, _list_common(e, newest)))
 
 
-def _lawful(guard: Guard, history: Sequence[HistoryEntry]) -> list[HistoryEntry]:
-    """Those that a bound which came later than they did would not reject."""
-    return [entry for entry in history if not drift.broken(guard, history, entry)]
+def _list_lawful(guard: Guard, history: Sequence[HistoryEntry]) -> list[HistoryEntry]:
+    """Rounds within the present bounds, which may be newer than the rounds."""
+    return [entry for entry in history if not drift.find_violation(guard, history, entry)]
 
 
-def _best(history: Sequence[HistoryEntry], judged: HistoryEntry) -> HistoryEntry | None:
+def _find_best(history: Sequence[HistoryEntry], judged: HistoryEntry) -> HistoryEntry | None:
     """The best of the others; one that shares more environments is the better measure."""
     others = [
         entry
         for entry in history
-        if entry.outcome in ACCEPTED and entry is not judged and _common(entry, judged)
+        if entry.outcome in ACCEPTED and entry is not judged and _list_common(entry, judged)
     ]
-    return max(others, key=lambda e: _height(e, _common(e, judged)), default=None)
+    return max(others, key=lambda e: _rank(e, _list_common(e, judged)), default=None)
 
 
-def _height(entry: HistoryEntry, names: Sequence[str]) -> tuple[int, float, int]:
+def _rank(entry: HistoryEntry, names: Sequence[str]) -> tuple[int, float, int]:
     return len(names), _mean(entry, names), -entry.round
 
 
-def _common(one: HistoryEntry, other: HistoryEntry) -> list[str]:
+def _list_common(one: HistoryEntry, other: HistoryEntry) -> list[str]:
     return sorted(one.validation.keys() & other.validation.keys())
 
 

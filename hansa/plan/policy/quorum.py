@@ -15,8 +15,8 @@ REMEDY = ". Fix that or lower the minimum, then change the spec or run `hansa re
 def decide(*, updated: int, empty: int, pending: int, minimum: int, timed_out: bool) -> Decision:
     """The decision on a round in which `updated` sent an update, `empty` had nothing to learn from.
 
-    Both have answered: a silo without a success yet must not hold the others up for ever. While
-    others are pending, the minimum is enough only after the timeout.
+    Both have answered: a silo without a success must not block the others. While others are
+    pending, the minimum is enough only after the timeout.
     """
     answered = updated + empty
     if answered + pending < minimum or (timed_out and answered < minimum):
@@ -26,21 +26,21 @@ def decide(*, updated: int, empty: int, pending: int, minimum: int, timed_out: b
     return "aggregate" if updated else "empty"
 
 
-def minimum(current: CurrentRound) -> int:
-    """Answers that a round needs: never more than it has environments, of which some may leave.
+def compute_minimum(current: CurrentRound) -> int:
+    """Answers that a round needs, at most as many as it still has environments.
 
-    A masked sum of too few shows their updates, however many are left.
+    A masked sum of too few would reveal their updates, so secure aggregation has its own minimum.
     """
     everybody = len(current.environments)
     wanted = min(current.participation.minimum_updates or everybody, everybody)
     return max(LEAST, wanted) if current.masking else wanted
 
 
-def too_few(current: CurrentRound, *, doubted: bool = False) -> str:
-    """What to tell whoever has to fix a round that could not reach its minimum: the causes first.
+def explain_failure(current: CurrentRound, *, doubted: bool = False) -> str:
+    """Why a round could not reach its minimum, with the causes first.
 
-    Who was only stopped with the round has not failed. `doubted`: nobody has evaluated the adapter
-    that it started from, which may be the cause itself.
+    Environments that were stopped with the round have not failed. `doubted`: nobody has evaluated
+    the start adapter, which may be the cause.
     """
     causes: dict[str, list[str]] = {}
     for e in current.environments:
@@ -51,7 +51,7 @@ def too_few(current: CurrentRound, *, doubted: bool = False) -> str:
     stopped = [e.name for e in current.environments if e.name not in {*failed, *answered}]
     first = "; ".join(f"{', '.join(names)}: {cause}" for cause, names in causes.items())
     names = f" ({', '.join(answered)})" if answered else ""
-    rest = f"; {_and(stopped)} stopped with it" if stopped else ""
+    rest = f"; {_join_names(stopped)} stopped with it" if stopped else ""
     doubt = (
         f". Nobody has evaluated the adapter of round {current.start.round} yet: if that is the "
         "cause, `hansa rollback` goes back behind it"
@@ -59,11 +59,11 @@ def too_few(current: CurrentRound, *, doubted: bool = False) -> str:
     return (
         f"{first}. Round {current.round} failed: {len(answered)} of "
         f"{count(len(current.environments), 'environment')} answered{names}, "
-        f"participation.minimumUpdates needs {minimum(current)}{rest}"
+        f"participation.minimumUpdates needs {compute_minimum(current)}{rest}"
         f"{doubt if doubted else ''}{REMEDY}"
     )
 
 
-def _and(names: list[str]) -> str:
+def _join_names(names: list[str]) -> str:
     was = "was" if len(names) == 1 else "were"
     return f"{' and '.join(filter(None, [', '.join(names[:-1]), names[-1]]))} {was}"

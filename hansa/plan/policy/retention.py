@@ -1,4 +1,4 @@
-"""Which Jobs are deleted: those nobody waits for, and finished ones of rounds long closed."""
+"""Which Jobs are deleted: those nobody waits for, and finished ones of old rounds."""
 
 from collections.abc import Iterable, Set
 
@@ -7,11 +7,11 @@ from hansa.api.jobs import ObservedJob
 KEEP_ROUNDS = 1
 
 
-def to_delete(observed: Iterable[ObservedJob], wanted: Set[str], round_: int) -> list[str]:
+def list_deletable(observed: Iterable[ObservedJob], wanted: Set[str], round_: int) -> list[str]:
     """Names of the Jobs to delete, sorted.
 
-    Finished Jobs of the newest rounds stay, so that their logs can be read in the morning; of
-    couriers, which a round may have many of, the newest.
+    Finished Jobs of the newest rounds stay for their logs; of couriers, of which a round may have
+    many, only the newest.
     """
     jobs = list(observed)
     newest = max((job.attempt for job in jobs if job.role == "courier"), default=0)

@@ -18,37 +18,22 @@ class RetryDecision:
     """Whether the failure counts against participation.retries."""
 
 
-def after_failure(
-    *, exit_code: int | None, disrupted: bool, cannot_start: bool, failures: int, retries: int
-) -> RetryDecision:
-    """The verdict on one failure, `failures` having been counted before it.
+def judge_failure(job: ObservedJob, *, failures: int, retries: int) -> RetryDecision:
+    """The decision on a Job that failed, `failures` having been counted before it.
 
-    A disruption is nobody's fault and a dead store heals: neither counts, the deadline ends both.
+    Disruptions and outages of the store do not count: the deadline of the round ends both.
     """
-    if cannot_start:
+    if job.reason == "CannotStart":
         return RetryDecision(again=False, counted=True)
-    facts = exits.facts(exit_code)
-    if disrupted or (facts.retriable and not facts.counted):
+    facts = exits.get_facts(job.exit_code)
+    if job.reason == "Disrupted" or (facts.retriable and not facts.counted):
         return RetryDecision(again=True, counted=False)
-    again = facts.retriable and failures < retries
-    return RetryDecision(again=again, counted=True)
+    return RetryDecision(again=facts.retriable and failures < retries, counted=True)
 
 
-def of_job(job: ObservedJob, *, failures: int, retries: int) -> tuple[str, bool]:
-    """Why a Job has not done its work, and whether another is worth it.
-
-    Of those that belong to no round: one that ended well without a word is simply made again.
-    """
-    if job.state == "succeeded":
-        return "its report was lost", True
-    verdict = after_failure(
-        exit_code=job.exit_code,
-        disrupted=job.reason == "Disrupted",
-        cannot_start=job.reason == "CannotStart",
-        failures=failures,
-        retries=retries,
-    )
-    return job.message or exits.facts(job.exit_code).help, verdict.again
+def explain_failure(job: ObservedJob) -> str:
+    """The sentence that a Job failed with, or the help of its exit code."""
+    return job.message or exits.get_facts(job.exit_code).help
 
 
 def delay_seconds(attempt: int) -> int:

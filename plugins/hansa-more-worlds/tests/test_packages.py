@@ -8,7 +8,7 @@ from hansa.core.errors import InputError
 from hansa.manifests.load import build, check_worlds
 from hansa_more_worlds import packages
 from hansa_worlds import WorldError, make
-from hansa_worlds.listing import describe_or_say_why
+from hansa_worlds.listing import describe_safely
 
 WORLDS = ("reasoning-gym", "scienceworld", "textworld")
 SENTENCE = (
@@ -48,7 +48,7 @@ def test_hansa_validate_names_the_environment_and_the_extra(world: str) -> None:
 
 @pytest.mark.parametrize("world", WORLDS)
 def test_the_list_of_worlds_says_what_is_missing(world: str) -> None:
-    assert describe_or_say_why(world, {})["trouble"] == SENTENCE.format(world)
+    assert describe_safely(world, {})["trouble"] == SENTENCE.format(world)
 
 
 @pytest.mark.parametrize("world", WORLDS)

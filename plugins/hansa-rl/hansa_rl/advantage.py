@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from hansa_client.learners.base import TrainingSet
-from hansa_client.training.scoring import Scorer, agent_tokens
+from hansa_client.training.scoring import Scorer, count_agent_tokens
 
 
 class Advantage:
@@ -27,7 +27,7 @@ class Advantage:
 
     def size(self, step: Sequence[int]) -> float:
         """The agent's tokens."""
-        return agent_tokens([self._sequences[index] for index in step])
+        return count_agent_tokens([self._sequences[index] for index in step])
 
     def loss(self, scorer: Scorer, part: Sequence[int]) -> torch.Tensor:
         """Summed over them; the divergence is estimated without bias and never negative."""

@@ -54,7 +54,7 @@ SECOND = shard(2, episode("a", 2), episode("b", 2, 0.0), episode("b", 2, 0.0, sa
     ],
 )
 def test_a_learner_takes_what_it_can_learn_from(learner: str, expected: str) -> None:
-    choice = learners.chooser(learner)([SHOWN, FIRST, SECOND], Experience(), 2)
+    choice = learners.get_chooser(learner)([SHOWN, FIRST, SECOND], Experience(), 2)
     assert [f"{e.task}{e.turns[1].text}" for e in choice.episodes] == expected.split()
 
 
@@ -73,7 +73,7 @@ def test_groups_whose_episodes_did_alike_are_skipped_and_counted() -> None:
         for task, all_ in rewards.items()
         for n, reward in enumerate(all_)
     ]
-    choice = learners.chooser("grpo")([SHOWN, shard(1, *played)], Experience(), 1)
+    choice = learners.get_chooser("grpo")([SHOWN, shard(1, *played)], Experience(), 1)
     assert [e.task for e in choice.episodes] == ["a", "a", "a", "d", "d"]
     assert choice.skipped == 2
     assert choice.weights[0] > 0 > choice.weights[1] == choice.weights[2]

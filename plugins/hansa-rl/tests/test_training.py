@@ -16,7 +16,7 @@ from hansa.api.spec import Adapter, Training
 from hansa_client import learners
 from hansa_client.learners import Trained, TrainingSet
 from hansa_client.models.base_model import Base
-from hansa_client.training.scoring import Scorer, agent_tokens
+from hansa_client.training.scoring import Scorer, count_agent_tokens
 from hansa_client.trajectory import Sequence as Trajectory
 from hansa_rl.advantage import Advantage
 from hansa_rl.preference import Preference
@@ -70,7 +70,7 @@ def test_at_the_start_a_pair_is_undecided_and_an_advantage_is_its_own_mean(
         gained = -float(advantage.loss(scorer, all_))
     assert undecided == pytest.approx(np.log(2), rel=1e-4)
     expected = sum(
-        weight * agent_tokens([sequence])
+        weight * count_agent_tokens([sequence])
         for weight, sequence in zip(lesson.weights, lesson.sequences, strict=True)
     )
     assert gained == pytest.approx(expected, abs=1e-3)

@@ -47,39 +47,43 @@ def aggregate(
     that a federation with this strategy keeps beside each update.
     """
     from hansa.api.aggregation import Aggregation
+    from hansa.api.strategies import BUILTIN
     from hansa_server.offline import OFFLINE, MergeOrder, combine
 
     if strategy not in OFFLINE:
         raise InputError(f"--strategy: got {strategy}, expected one of {', '.join(OFFLINE)}")
+    read = {field.alias for field in BUILTIN[strategy].options.model_fields.values()}
+    # what is merged here is trained no further: nothing is frozen
+    given = {"trim": trim, "faulty": faulty, "maxRank": 4096}
+    options = {name: value for name, value in given.items() if name in read}
     settings = Aggregation.model_validate(
-        {"strategy": strategy, "trim": trim, "faulty": faulty, "diagnostics": diagnostics}
-        | {"max_rank": 4096}  # what is merged here is trained no further: nothing is frozen
+        {"strategy": strategy, "options": options, "diagnostics": diagnostics}
     )
     order = MergeOrder(
-        folders=adapters, weights=_weights(weights), settings=settings, rank=rank, out=out
+        folders=adapters, weights=_parse_weights(weights), settings=settings, rank=rank, out=out
     )
-    outcome = combine(order, _progress if sys.stderr.isatty() else None)
+    outcome = combine(order, _print_progress if sys.stderr.isatty() else None)
     if output is not Format.TABLE:
-        print_data(_data(outcome, strategy, out), output)
+        print_data(_build_data(outcome, strategy, out), output)
         return
     _print_table(outcome)
     print(out)
     say(f"{strategy} of {len(adapters)} adapters, rank {outcome.rank}")
 
 
-def _weights(text: str) -> list[float]:
+def _parse_weights(text: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",")] if text else []
     except ValueError:
         raise InputError(f"--weights: got {text!r}, expected numbers as 1,2,3") from None
 
 
-def _progress(done: int, total: int) -> None:
+def _print_progress(done: int, total: int) -> None:
     end = "\n" if done == total else ""
     print(f"\r{done} of {total} layers", end=end, file=sys.stderr, flush=True)
 
 
-def _data(outcome: MergeOutcome, strategy: str, out: Path) -> dict[str, Any]:
+def _build_data(outcome: MergeOutcome, strategy: str, out: Path) -> dict[str, Any]:
     diagnostics = outcome.diagnostics
     return {
         "path": str(out),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +16,7 @@ from hansa.cli.common import Format, Output, print_data, say
 from hansa.cli.status import Credentials
 from hansa.core.errors import InputError
 from hansa.core.text import count
-from hansa.publish.bucket import Endpoint, at_endpoint, open_bucket, readable
+from hansa.publish.bucket import Endpoint, open_bucket, read_known_fields, set_endpoint
 
 if TYPE_CHECKING:
     from hansa.api.bucket_documents import AuditHead
@@ -51,7 +51,7 @@ def audit(
 
     Exit 0: all rounds are equal. 1: something differs. 3: something cannot be checked.
     """
-    target.one_of(name, out)
+    target.require_one_place(name, out)
     if out and endpoint:
         raise InputError("--endpoint: got it with --out; it is for a federation on a cluster")
     place = (
@@ -60,7 +60,7 @@ def audit(
         else _open_federation(name or "", credentials, endpoint, namespace, context, kubeconfig)
     )
     with place as opened:
-        letters = _letters(opened)
+        letters = _read_letters(opened)
         findings = _check(opened, round_, letters, sealing_key)
     if round_ is not None and not findings:
         raise InputError(f"--round: got {round_}, which no entry of the audit log is about")
@@ -69,40 +69,43 @@ def audit(
         _print_letters(letters)
     else:
         name = opened.federation.metadata.name
-        rounds, counted = _data(findings, opened.undone), [_counted(each) for each in letters]
+        rounds, counted = (
+            _build_data(findings, opened.undone),
+            [_count_letters(each) for each in letters],
+        )
         data = {"federation": name, "rounds": rounds}
         print_data({**data, **({"letters": counted} if letters else {})}, output)
-    return _tell(findings)
+    return _conclude(findings)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Opened:
-    """A run and where it lies."""
+class OpenedRun:
+    """A run whose exchange is open."""
 
     federation: Federation
     """The object."""
     storage: S3
-    """Place of its exchange."""
+    """Location of its exchange."""
     store: ObjectStore
-    """The exchange, as it is read from here."""
-    adapters: dict[int, str] = field(default_factory=dict)
+    """The exchange."""
+    adapters: dict[int, str]
     """Digests of adapters by round, as far as the status still has them."""
-    head: AuditHead | None = None
-    """Newest entry of the audit log that the status knows of."""
-    undone: frozenset[int] = frozenset()
-    """Rounds that a person has gone back from, as far as the status still has them."""
+    head: AuditHead | None
+    """Newest entry of the audit log that the status names."""
+    undone: frozenset[int]
+    """Rounds that `hansa rollback` has undone, as far as the status still has them."""
 
 
-def _letters(opened: Opened) -> list[Correspondence]:
+def _read_letters(opened: OpenedRun) -> list[Correspondence]:
     """The letters of every silo that runs elsewhere."""
-    from hansa.members.correspondence import correspondence
+    from hansa.members.correspondence import read_correspondence
 
     spec = opened.federation.spec
-    return [correspondence(spec, opened.store, e.name) for e in spec.environments if e.member]
+    return [read_correspondence(spec, opened.store, e.name) for e in spec.environments if e.member]
 
 
 def _check(
-    opened: Opened,
+    opened: OpenedRun,
     round_: int | None,
     letters: list[Correspondence],
     sealing_key: Path | None,
@@ -111,25 +114,25 @@ def _check(
 
     from hansa_server.readonce import ReadOnce
     from hansa_server.recompute import merge_again
-    from hansa_server.verify import Check
+    from hansa_server.verify import AuditCheck
 
     with TemporaryDirectory(prefix="hansa-") as scratch:
-        store = ReadOnce(_unsealed(opened, sealing_key), Path(scratch))
-        check = Check(store, opened.storage, opened.adapters, opened.head, letters)
+        store = ReadOnce(_open_sealed(opened, sealing_key), Path(scratch))
+        check = AuditCheck(store, opened.storage, opened.adapters, opened.head, letters)
         return check.run(partial(merge_again, store, opened.storage), round_)
 
 
-def _unsealed(opened: Opened, sealing_key: Path | None) -> ObjectStore:
-    """The exchange with what is in sealed updates, where the aggregator's key opens them."""
-    from hansa.store.sealed import OpenedStore, read_opening_keys
+def _open_sealed(opened: OpenedRun, sealing_key: Path | None) -> ObjectStore:
+    """The exchange with sealed updates opened by the aggregator's key, if it is given."""
+    from hansa.store.sealed import UnsealingStore, read_opening_keys
 
     opening = read_opening_keys(sealing_key, "--sealing-key") if sealing_key else []
-    return OpenedStore(opened.store, opened.storage.prefix, opening, all_are_sealed=False)
+    return UnsealingStore(opened.store, opened.storage.prefix, opening, all_are_sealed=False)
 
 
 def _print_lines(findings: list[Findings], undone: frozenset[int]) -> None:
     for each in findings:
-        first, *rest = [*each.wrong, *each.unknown] or [_in_words(each)]
+        first, *rest = [*each.wrong, *each.unknown] or [_summarize(each)]
         more = "; a rollback has undone it" if each.round in undone else ""
         print(f"round {each.round}: {each.verdict}: {first}{more}")
         for more in rest:
@@ -144,7 +147,7 @@ def _print_letters(letters: list[Correspondence]) -> None:
         print(f"letters of {each.environment}: {line}")
 
 
-def _counted(each: Correspondence) -> dict[str, Any]:
+def _count_letters(each: Correspondence) -> dict[str, Any]:
     return {
         "environment": each.environment,
         "orders": each.orders,
@@ -154,7 +157,7 @@ def _counted(each: Correspondence) -> dict[str, Any]:
     }
 
 
-def _in_words(each: Findings) -> str:
+def _summarize(each: Findings) -> str:
     what = f"{count(len(each.merged), 'update')} merged"
     if each.failed:
         what = "too few updates passed the gate"
@@ -163,7 +166,7 @@ def _in_words(each: Findings) -> str:
     return f"{what}; signed" if each.signed else what
 
 
-def _data(findings: list[Findings], undone: frozenset[int]) -> list[dict[str, Any]]:
+def _build_data(findings: list[Findings], undone: frozenset[int]) -> list[dict[str, Any]]:
     return [
         {
             "round": each.round,
@@ -178,7 +181,7 @@ def _data(findings: list[Findings], undone: frozenset[int]) -> list[dict[str, An
     ]
 
 
-def _tell(findings: list[Findings]) -> int:
+def _conclude(findings: list[Findings]) -> int:
     """The end in a sentence, and the exit code."""
     verdicts = [each.verdict for each in findings]
     if not verdicts:
@@ -192,14 +195,14 @@ def _tell(findings: list[Findings]) -> int:
 
 
 @contextmanager
-def _open_run(out: Path, credentials: Path | None) -> Iterator[Opened]:
-    from hansa.local.results import open_store, with_storage
+def _open_run(out: Path, credentials: Path | None) -> Iterator[OpenedRun]:
+    from hansa.local.results import add_storage, open_store
     from hansa.local.rundir import RunDir
 
     folder = RunDir(out)
-    federation = with_storage(folder.load(), folder)
+    federation = add_storage(folder.load(), folder)
     with open_store(folder.load(), folder, credentials) as store:
-        yield _opened(federation, store, {"status": federation.status.to_json()})
+        yield _build_opened(federation, store, federation.status.to_json())
 
 
 @contextmanager
@@ -210,26 +213,23 @@ def _open_federation(
     namespace: str | None,
     context: str | None,
     kubeconfig: str | None,
-) -> Iterator[Opened]:
+) -> Iterator[OpenedRun]:
     document = target.open_federations(namespace, context, kubeconfig).get(name)
-    federation = at_endpoint(readable(document), endpoint)
+    federation = set_endpoint(read_known_fields(document), endpoint)
     with open_bucket(federation.spec, credentials) as store:
-        yield _opened(federation, store, document)
+        yield _build_opened(federation, store, document.get("status") or {})
 
 
-def _opened(federation: Federation, store: ObjectStore, document: dict[str, Any]) -> Opened:
-    storage = federation.spec.require_s3()
-    return Opened(federation=federation, storage=storage, store=store, **_known(document))
-
-
-def _known(document: dict[str, Any]) -> dict[str, Any]:
-    """What the status says of its rounds; a newer operator may say more than we know."""
+def _build_opened(federation: Federation, store: ObjectStore, status: dict[str, Any]) -> OpenedRun:
+    """The run, with the rounds of its status; a newer operator may have written more fields."""
     from hansa.api.bucket_documents import AuditHead
 
-    status = document.get("status") or {}
     history, head = status.get("history") or [], status.get("audit")
-    return {
-        "head": AuditHead(round=head["round"], sha256=head["sha256"]) if head else None,
-        "adapters": {entry["round"]: entry["adapter"] for entry in history if entry.get("adapter")},
-        "undone": frozenset(e["round"] for e in history if e.get("outcome") == "undone"),
-    }
+    return OpenedRun(
+        federation=federation,
+        storage=federation.spec.require_s3(),
+        store=store,
+        head=AuditHead(round=head["round"], sha256=head["sha256"]) if head else None,
+        adapters={entry["round"]: entry["adapter"] for entry in history if entry.get("adapter")},
+        undone=frozenset(e["round"] for e in history if e.get("outcome") == "undone"),
+    )

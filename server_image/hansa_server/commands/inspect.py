@@ -12,7 +12,7 @@ import typer
 from hansa.cli.common import Format, Output, print_data
 
 if TYPE_CHECKING:
-    from hansa.adapter.peft_folder import Folder
+    from hansa.adapter.peft_folder import PeftFolder
 
 
 def inspect(
@@ -24,7 +24,7 @@ def inspect(
 
     folder = open_folder(adapter)
     with folder.file:
-        data = _facts(folder)
+        data = _collect_facts(folder)
     if output is not Format.TABLE:
         print_data(data, output)
         return
@@ -37,7 +37,7 @@ def inspect(
     print(f"{'targets:':<16}{len(targets)} layers ({', '.join(kinds)})")
 
 
-def _facts(folder: Folder) -> dict[str, Any]:
+def _collect_facts(folder: PeftFolder) -> dict[str, Any]:
     with folder.file.path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     count = sum(math.prod(shape) for shape in folder.file.shapes.values())
@@ -53,23 +53,25 @@ def _facts(folder: Folder) -> dict[str, Any]:
         "bytes": folder.file.size,
         "dtype": ", ".join(folder.dtypes),
         "finite": finite,
-        **(_norms(folder) if finite else {}),
+        **(_measure_norms(folder) if finite else {}),
         "sha256": digest,
         "targets": folder.modules,
     }
 
 
-def _norms(folder: Folder) -> dict[str, Any]:
+def _measure_norms(folder: PeftFolder) -> dict[str, Any]:
     """What the adapter does to the weights, from its singular values."""
     import numpy as np
 
-    from hansa_server.diagnostics import effective_rank
-    from hansa_server.factors import of_file, singular_values
+    from hansa_server.diagnostics import compute_effective_rank
+    from hansa_server.factors import compute_singular_values, make_file_term
 
-    values = [singular_values([of_file(folder.file, module)]) for module in folder.modules]
+    values = [
+        compute_singular_values([make_file_term(folder.file, module)]) for module in folder.modules
+    ]
     squares = [float(np.sum(layer**2)) for layer in values]
     return {
         "norm": folder.scale * math.sqrt(sum(squares)),
-        "effectiveRank": float(np.mean([effective_rank(layer) for layer in values])),
+        "effectiveRank": float(np.mean([compute_effective_rank(layer) for layer in values])),
         "strongestLayer": folder.modules[int(np.argmax(squares))],
     }

@@ -1,30 +1,32 @@
-"""What every strategy must keep, as checks that run over any of them: yours too.
+"""Checks of what every strategy guarantees, builtin or yours.
 
     pytest -p hansa.manifests.contract --pyargs hansa.manifests.contract --strategy NAME
 
-A check raises StrategyContractError with what it saw. Adapters are small and drawn from seeds.
+A check raises StrategyContractError with what is wrong. Adapters are small and drawn from seeds.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hansa.adapter import lora
 from hansa.adapter.lora import Tensors
-from hansa.api.aggregation import BUILTIN, Aggregation
+from hansa.api.aggregation import Aggregation
+from hansa.api.strategies import BUILTIN
 from hansa.core.errors import HansaError
-from hansa_server import plugin, strategies
-from hansa_server.contract.merging import ContractMerge, draw, run, shapes_of, task_of
+from hansa_server import plugin
+from hansa_server.contract.merging import ContractMerge, draw, make_shapes, open_task, run
 from hansa_server.merge_input import Merged
 
 SHAPES = {
-    "one layer, rank 1": shapes_of(1, (3, 4)),
-    "three layers, rank 4": shapes_of(4, (9, 7), (16, 24), (5, 40)),
-    "rank above the size": shapes_of(8, (6, 5), (12, 30)),
+    "one layer, rank 1": make_shapes(1, (3, 4)),
+    "three layers, rank 4": make_shapes(4, (9, 7), (16, 24), (5, 40)),
+    "rank above the size": make_shapes(8, (6, 5), (12, 30)),
 }
 COUNTS = (1, 2, 7)
 """Members of the rounds that are merged; a silo may be alone in one."""
@@ -33,7 +35,7 @@ TOLERANCE = 1e-5
 
 
 class StrategyContractError(Exception):
-    """A strategy does not keep a promise of hansa_server.merge_input.Strategy."""
+    """A strategy violates the contract of hansa_server.merge_input.Strategy."""
 
 
 def _require(kept: bool, sentence: str) -> None:
@@ -41,8 +43,8 @@ def _require(kept: bool, sentence: str) -> None:
         raise StrategyContractError(sentence)
 
 
-def case(shapes: lora.Shapes, count: int) -> tuple[Tensors, list[Tensors]]:
-    """A start that has learned something, and members that moved from it unequally far."""
+def make_case(shapes: lora.Shapes, count: int) -> tuple[Tensors, list[Tensors]]:
+    """A trained start adapter, and members at different distances from it."""
     start = draw(100, shapes)
     moved = [
         {name: array + (0.2 + i) * draw(i, shapes)[name] for name, array in start.items()}
@@ -51,27 +53,19 @@ def case(shapes: lora.Shapes, count: int) -> tuple[Tensors, list[Tensors]]:
     return start, [{n: a.astype(np.float32) for n, a in tensors.items()} for tensors in moved]
 
 
-def _merged(
-    settings: Aggregation,
-    start: Tensors,
-    updates: list[Tensors],
-    *,
-    step: float | str | None = None,
-    frozen: Tensors | None = None,
-    state: Tensors | None = None,
-    strange: bool = False,
+def _merge(
+    settings: Aggregation, start: Tensors, updates: list[Tensors], **given: Any
 ) -> ContractMerge:
-    given = settings.model_dump() | ({"server_step": step} if step is not None else {})
-    return run(start, updates, frozen=frozen, state=state, strange=strange, **given)
+    return run(start, updates, **(settings.model_dump() | given))
 
 
-def _products(tensors: Tensors) -> dict[str, NDArray[np.float64]]:
+def _multiply(tensors: Tensors) -> dict[str, NDArray[np.float64]]:
     wide = {name: array.astype(np.float64) for name, array in tensors.items()}
-    names = {module: lora.names(module) for module in lora.target_names(tensors)}
+    names = {module: lora.tensor_names(module) for module in lora.target_names(tensors)}
     return {module: wide[pair.b] @ wide[pair.a] for module, pair in names.items()}
 
 
-def _far(got: NDArray[np.float64], expected: NDArray[np.float64]) -> bool:
+def _is_far(got: NDArray[np.float64], expected: NDArray[np.float64]) -> bool:
     scale = float(np.linalg.norm(expected)) or 1.0
     return float(np.linalg.norm(got - expected)) > TOLERANCE * scale
 
@@ -79,17 +73,19 @@ def _far(got: NDArray[np.float64], expected: NDArray[np.float64]) -> bool:
 def equal_members_give_equal_bytes(settings: Aggregation) -> None:
     """Merged twice, the files are the same, whatever the process's random numbers are."""
     for title, shapes in SHAPES.items():
-        start, updates = case(shapes, 7)
+        start, updates = make_case(shapes, 7)
         made = []
         for seed in (1, 2):
             random.seed(seed)
             np.random.seed(seed)  # what a strategy must not draw from
-            made.append(_merged(settings, start, updates, step=2.0))
+            made.append(_merge(settings, start, updates, server_step=2.0))
         _require(made[0].data == made[1].data, f"{title}: two merges differ")
-        _require(_bytes(made[0].state) == _bytes(made[1].state), f"{title}: two memories differ")
+        _require(
+            _to_bytes(made[0].state) == _to_bytes(made[1].state), f"{title}: two memories differ"
+        )
 
 
-def _bytes(tensors: Tensors) -> dict[str, bytes]:
+def _to_bytes(tensors: Tensors) -> dict[str, bytes]:
     return {name: array.tobytes() for name, array in tensors.items()}
 
 
@@ -97,68 +93,65 @@ def the_trained_part_has_the_starts_shapes(settings: Aggregation) -> None:
     """Of one, two and seven members, and every value is a number."""
     for title, shapes in SHAPES.items():
         for count in COUNTS:
-            start, updates = case(shapes, count)
-            made = _merged(settings, start, updates)
+            start, updates = make_case(shapes, count)
+            made = _merge(settings, start, updates)
             got = {name: array.shape for name, array in made.trained.items()}
             _require(got == shapes, f"{title}, {count} members: got shapes {got}")
             finite = all(np.isfinite(array).all() for array in made.tensors.values())
-            _require(finite, f"{title}, {count} members: a value is no number")
+            _require(finite, f"{title}, {count} members: a value is not a number")
 
 
 def members_that_did_not_move_change_nothing(settings: Aggregation) -> None:
     """The products B·A stay where they were, with any step, on a frozen part too."""
     shapes = SHAPES["three layers, rank 4"]
     start = draw(5, shapes)
-    frozen_shapes = shapes_of(3, (9, 7), (16, 24), (5, 40))
+    frozen_shapes = make_shapes(3, (9, 7), (16, 24), (5, 40))
     for frozen in (None, draw(55, frozen_shapes)):
-        old = _products(start)
+        old = _multiply(start)
         if frozen:
-            old = {name: old[name] + more for name, more in _products(frozen).items()}
+            old = {name: old[name] + more for name, more in _multiply(frozen).items()}
         for count in COUNTS:
             for step in STEPS:
-                still = _merged(settings, start, [start] * count, step=step, frozen=frozen)
-                moved = [m for m, now in _products(still.tensors).items() if _far(now, old[m])]
+                same = [start] * count
+                still = _merge(settings, start, same, server_step=step, frozen=frozen)
+                moved = [m for m, now in _multiply(still.tensors).items() if _is_far(now, old[m])]
                 where = f"{count} members, step {step}, {'a' if frozen else 'no'} frozen part"
                 _require(not moved, f"{where}: {moved[:1]} moved")
 
 
 def layers_can_be_made_in_any_order(settings: Aggregation) -> None:
-    """Backwards, and once more, each layer is the same: threads make them as they come."""
-    start, updates = case(SHAPES["three layers, rank 4"], 5)
-    with task_of(start, updates, settings=settings) as (task, _):
-        plan = strategies.get(settings)(task)
+    """Each layer is the same in reverse order and when made again: threads use any order."""
+    start, updates = make_case(SHAPES["three layers, rank 4"], 5)
+    with open_task(start, updates, **settings.model_dump()) as (task, _):
+        plan = plugin.get(settings)(task)
         forwards = {module: plan.layer(module) for module in task.modules}
         for module in reversed(task.modules):
-            same = _values(plan.layer(module)) == _values(forwards[module])
+            same = _collect_bytes(plan.layer(module)) == _collect_bytes(forwards[module])
             _require(same, f"layer {module} is another one when it is made again")
 
 
-def _values(merged: Merged) -> list[bytes]:
+def _collect_bytes(merged: Merged) -> list[bytes]:
     pairs = [merged.trained, *([merged.frozen] if merged.frozen else []), *merged.moments.values()]
     return [np.ascontiguousarray(array).tobytes() for pair in pairs for array in pair]
 
 
 def files_may_lie_in_any_order(settings: Aggregation) -> None:
     """A member whose file has its tensors in another order gives the same result."""
-    start, updates = case(SHAPES["three layers, rank 4"], 3)
-    usual = _merged(settings, start, updates)
-    strange = _merged(settings, start, updates, strange=True)
+    start, updates = make_case(SHAPES["three layers, rank 4"], 3)
+    usual = _merge(settings, start, updates)
+    strange = _merge(settings, start, updates, strange=True)
     _require(usual.data == strange.data, "the order of tensors in a file changes the result")
 
 
 def what_it_remembers_can_be_gone_on_from(settings: Aggregation) -> None:
     """A second round with the first one's memory merges, to equal bytes each time."""
-    start, updates = case(SHAPES["three layers, rank 4"], 3)
-    first = _merged(settings, start, updates)
+    start, updates = make_case(SHAPES["three layers, rank 4"], 3)
+    first = _merge(settings, start, updates)
     if not first.state:
         return
-    _, next_updates = case(SHAPES["three layers, rank 4"], 4)
-    made = [
-        _merged(
-            settings, first.trained, next_updates, state=first.state, frozen=first.frozen or None
-        )
-        for _ in range(2)
-    ]
+    _, next_updates = make_case(SHAPES["three layers, rank 4"], 4)
+    given = {"state": first.state, "frozen": first.frozen or None}
+    made = [_merge(settings, first.trained, next_updates, **given) for _ in range(2)]
     _require(made[0].data == made[1].data, "two merges with the same memory differ")
 
 
@@ -166,22 +159,20 @@ def a_step_that_fits_is_for_means(settings: Aggregation) -> None:
     """`serverStep: auto` works where a plug-in says that it is a mean, and is refused elsewhere."""
     if settings.strategy in BUILTIN:
         return
-    start, (update, *_) = case(SHAPES["three layers, rank 4"], 1)
+    start, (update, *_) = make_case(SHAPES["three layers, rank 4"], 1)
     auto = settings.model_copy(update={"server_step": "auto"})
     try:
-        strategies.get(auto)
+        plugin.get(auto)
     except HansaError:
         return
-    made = _merged(settings, start, [update] * 3, step="auto")
-    theirs = _products(update)
-    far = [m for m, now in _products(made.tensors).items() if _far(now, theirs[m])]
+    made = _merge(settings, start, [update] * 3, server_step="auto")
+    theirs = _multiply(update)
+    far = [m for m, now in _multiply(made.tensors).items() if _is_far(now, theirs[m])]
     _require(made.step == 1.0 and not far, "it says is_mean, but the mean of equals is another one")
 
 
 def unknown_options_are_refused(settings: Aggregation) -> None:
     """An option that nobody reads is an error with its name."""
-    if settings.strategy in BUILTIN:
-        return
     wrong = {**(settings.options or {}), "noSuchOption": 1}
     try:
         plugin.get(settings.model_copy(update={"options": wrong}))
@@ -191,10 +182,10 @@ def unknown_options_are_refused(settings: Aggregation) -> None:
         raise StrategyContractError("options.noSuchOption was taken")
 
 
-def prepared(name: str, options: dict[str, object] | None) -> Aggregation:
-    """What the checks take, from a name and options; an error where there is no such strategy."""
+def prepare_settings(name: str, options: dict[str, object] | None) -> Aggregation:
+    """The settings that the checks take; an error where there is no such strategy."""
     settings = Aggregation(strategy=name, options=options)
-    strategies.get(settings)
+    plugin.get(settings)
     return settings
 
 

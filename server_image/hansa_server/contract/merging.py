@@ -1,4 +1,4 @@
-"""Merging adapters that are in memory, by way of files as the server does it: for tests."""
+"""Merging adapters in memory through files, as the server does: for tests."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -15,10 +15,11 @@ from hansa.adapter import lora, second_moments
 from hansa.adapter.lora import Tensors
 from hansa.adapter.tensor_file import TensorFile, TensorWriter
 from hansa.api.spec import Aggregation
-from hansa_server.measure import distance
+from hansa.api.strategies import RegMeanOptions
+from hansa_server.measure import measure_distance
 from hansa_server.merge import MergeResult, merge, split
 from hansa_server.merge_input import MergeInput, Update
-from hansa_server.step import fitted
+from hansa_server.step import fit_step
 
 
 def draw(seed: int, shapes: lora.Shapes, scale: float = 1.0) -> Tensors:
@@ -30,11 +31,11 @@ def draw(seed: int, shapes: lora.Shapes, scale: float = 1.0) -> Tensors:
     }
 
 
-def shapes_of(rank: int, *sizes: tuple[int, int]) -> lora.Shapes:
+def make_shapes(rank: int, *sizes: tuple[int, int]) -> lora.Shapes:
     """Layers of these outputs and inputs."""
     shapes: lora.Shapes = {}
     for index, (out, width) in enumerate(sizes):
-        names = lora.names(f"model.layers.{index}.proj")
+        names = lora.tensor_names(f"model.layers.{index}.proj")
         shapes[names.a], shapes[names.b] = (rank, width), (out, rank)
     return shapes
 
@@ -42,19 +43,22 @@ def shapes_of(rank: int, *sizes: tuple[int, int]) -> lora.Shapes:
 def draw_moments(
     seed: int, shapes: lora.Shapes, rank: int = 64, *, scale: float = 1.0, tokens: int = 0
 ) -> Tensors:
-    """Of random inputs, an input for each layer; of few tokens they have few directions."""
+    """Moments of random inputs, one for each layer; few tokens have few directions."""
     random = np.random.default_rng(seed)
     made: Tensors = {}
-    for module, width in second_moments.widths(shapes).items():
+    for module, width in second_moments.input_widths(shapes).items():
         inputs = random.standard_normal((tokens or 2 * width, width)) * scale
         inputs *= np.exp(random.standard_normal(width))  # some directions are larger
-        made |= described([module], inputs.T @ inputs / len(inputs), rank)
+        made |= describe_moments([module], inputs.T @ inputs / len(inputs), rank)
     return made
 
 
-def described(layers: Sequence[str], matrix: NDArray[np.float64], rank: int = 64) -> Tensors:
+def describe_moments(layers: Sequence[str], matrix: NDArray[np.float64], rank: int = 64) -> Tensors:
     """One input's moments as they are sent."""
-    names, count = second_moments.names(layers), second_moments.directions(len(matrix), rank)
+    names, count = (
+        second_moments.moment_names(layers),
+        second_moments.count_directions(len(matrix), rank),
+    )
     values, vectors = np.linalg.eigh(matrix)
     values = np.maximum(values, 0.0)
     rest = float(values[:-count].mean()) if count < len(values) else 0.0
@@ -65,8 +69,8 @@ def described(layers: Sequence[str], matrix: NDArray[np.float64], rank: int = 64
     }
 
 
-def reversed_file(tensors: Tensors) -> bytes:
-    """A sound file of another tool: tensors lie in the reverse order of their names."""
+def encode_reversed(tensors: Tensors) -> bytes:
+    """A valid safetensors file with its tensors in reverse order of their names."""
     header: dict[str, Any] = {}
     data = b""
     for name in sorted(tensors, reverse=True):
@@ -98,60 +102,41 @@ class ContractMerge:
     """The server step that was taken."""
 
 
-def run(
-    start: Tensors,
-    updates: Sequence[Tensors],
-    *,
-    frozen: Tensors | None = None,
-    state: Tensors | None = None,
-    weights: Sequence[float] | None = None,
-    round_: int = 3,
-    strange: bool = False,
-    own: Sequence[Tensors] | None = None,
-    **settings: Any,
-) -> ContractMerge:
-    """Merge by settings; members are called 000, 001 and so on.
-
-    `own`: moments of the members, for a strategy that needs them; else random ones.
-    `strange`: the first member's file is another tool's, whose tensors lie in another order.
-    """
-    with task_of(
-        start,
-        updates,
-        frozen=frozen,
-        state=state,
-        weights=weights,
-        round_=round_,
-        strange=strange,
-        own=own,
-        settings=Aggregation(**settings),
-    ) as (task, folder):
-        task = fitted(task)
+def run(start: Tensors, updates: Sequence[Tensors], **given: Any) -> ContractMerge:
+    """Merge as `task_of` says, with the server step that fits where it is `auto`."""
+    with open_task(start, updates, **given) as (task, folder):
+        task = fit_step(task)
         result = merge(task, folder / "out", folder / "state")
         return replace(_read(folder, result, task.rank), step=task.step)
 
 
 @contextmanager
-def task_of(
+def open_task(
     start: Tensors,
     updates: Sequence[Tensors],
     *,
-    settings: Aggregation,
     frozen: Tensors | None = None,
     state: Tensors | None = None,
     weights: Sequence[float] | None = None,
     round_: int = 3,
     strange: bool = False,
     own: Sequence[Tensors] | None = None,
+    **aggregation: Any,
 ) -> Iterator[tuple[MergeInput, Path]]:
-    """What there is to merge, while its files are open, and the folder that they are in."""
+    """A merge's input while its files are open, and their folder; members are 000, 001 and so on.
+
+    `own`: moments of the members, for a strategy that needs them; else random ones.
+    `strange`: the first member's file was written by another tool, in another order of tensors.
+    Other arguments are fields of `spec.aggregation`.
+    """
+    settings = Aggregation(**aggregation)
     with TemporaryDirectory() as made, ExitStack() as files:
         folder = Path(made)
 
         def put(name: str, tensors: Tensors, *, is_strange: bool = False) -> TensorFile:
             path = folder / f"{name}.in"
             if is_strange:
-                path.write_bytes(reversed_file(tensors))
+                path.write_bytes(encode_reversed(tensors))
             else:
                 write(path, tensors)
             return files.enter_context(TensorFile(path))
@@ -159,7 +144,7 @@ def task_of(
         origin = put("start", start)
         members = []
         if settings.needs_moments and own is None:
-            rank = settings.moments_rank
+            rank = settings.read(RegMeanOptions).moments_rank
             own = [draw_moments(i, lora.shapes(u), rank) for i, u in enumerate(updates)]
         for index, tensors in enumerate(updates):
             file = put(f"update-{index}", tensors, is_strange=strange and not index)
@@ -168,7 +153,7 @@ def task_of(
                     environment=f"{index:03d}",
                     file=file,
                     weight=weights[index] if weights else 1.0,
-                    norm=distance(file, origin) if file.shapes == origin.shapes else 0.0,
+                    norm=measure_distance(file, origin) if file.shapes == origin.shapes else 0.0,
                     moments=put(f"moments-{index}", own[index]) if own else None,
                 )
             )

@@ -1,30 +1,39 @@
 """Stacking (FLoRA): every update joins the frozen part whole, and training starts afresh.
 
-The sum is exact until the frozen part exceeds aggregation.maxRank; then it is recompressed, and the
+The sum is exact until the frozen part exceeds maxRank; then it is recompressed, and the
 diagnostics say what that cost. Clients carry the frozen part along: it costs them its rank.
 """
 
 from collections.abc import Callable
 
 from hansa.adapter import lora
+from hansa.api.strategies import FrozenOptions
 from hansa_server.factors import Term
 from hansa_server.merge_input import Merge, Merged, MergeInput, Pair
+from hansa_server.plugin import StrategyPlugin
 from hansa_server.strategies.terms import bounded, frozen_terms, keeps_old, mean_terms
 
 Terms = Callable[[MergeInput, str], list[Term]]
 """What is stacked of a layer."""
 
 
-def flora(task: MergeInput) -> Merge:
-    """The frozen part with the mean of all updates stacked onto it."""
-    return folded(task, mean_terms)
+class Flora(StrategyPlugin):
+    """Training starts afresh each round."""
+
+    options: FrozenOptions
+
+    def merge(self, task: MergeInput) -> Merge:
+        """The frozen part with the mean of all updates stacked onto it."""
+        return folded(task, mean_terms, self.options.max_rank)
 
 
-def folded(task: MergeInput, terms_of: Terms) -> Merge:
+def folded(task: MergeInput, terms_of: Terms, max_rank: int) -> Merge:
     """The frozen part with these terms stacked onto it, and an untrained part beside it."""
-    ranks = [update.file.layout[lora.names(task.modules[0]).a].shape[0] for update in task.updates]
+    ranks = [
+        update.file.layout[lora.tensor_names(task.modules[0]).a].shape[0] for update in task.updates
+    ]
     grown = task.frozen_rank + sum(ranks) + (task.rank if keeps_old(task) else 0)
-    rank = min(grown, task.settings.max_rank)
+    rank = min(grown, max_rank)
 
     def layer(module: str) -> Merged:
         terms = [*frozen_terms(task, module), *terms_of(task, module)]
@@ -45,7 +54,7 @@ def stacked(task: MergeInput, terms_of: Terms = mean_terms) -> Merge:
 
 
 def _fresh(task: MergeInput, module: str) -> Pair:
-    names = lora.names(module)
+    names = lora.tensor_names(module)
     shapes = {name: task.start.layout[name].shape for name in names}
-    drawn = lora.start(shapes, task.rank, task.seed, task.round)
+    drawn = lora.init_adapter(shapes, task.rank, task.seed, task.round)
     return Pair(drawn[names.a].astype(float), drawn[names.b].astype(float))

@@ -6,35 +6,42 @@ member far from the others is left out as well. A round with fewer members withs
 
 import numpy as np
 
-from hansa_server.elementwise import by_element, distances, weighted
+from hansa.api.strategies import KrumOptions
+from hansa_server.elementwise import make_mean_rule, measure_distances, merge_by_element
 from hansa_server.merge_input import Merge, MergeInput
+from hansa_server.plugin import StrategyPlugin
 
 
-def krum(task: MergeInput) -> Merge:
-    """The one update with the least distance to those nearest to it."""
-    return _chosen(task, 1)
+class Krum(StrategyPlugin):
+    """Of equally near members, the first by name counts."""
+
+    options: KrumOptions
+
+    def merge(self, task: MergeInput) -> Merge:
+        """The members with the least distance to those nearest to them."""
+        faulty = min(self.options.faulty, max(0, (len(task.updates) - 3) // 2))
+        order = np.argsort(_scores(task, faulty), kind="stable")
+        kept = set(order[: self.count(len(task.updates), faulty)].tolist())
+        weights = [float(index in kept) for index in range(len(task.updates))]
+        return merge_by_element(task, make_mean_rule(task, weights))
+
+    def count(self, members: int, faulty: int) -> int:
+        """How many of them are kept."""
+        return 1
 
 
-def multi_krum(task: MergeInput) -> Merge:
+class MultiKrum(Krum):
     """The mean of all updates but the `faulty` farthest."""
-    return _chosen(task, len(task.updates) - _faulty(task))
+
+    def count(self, members: int, faulty: int) -> int:
+        """All that must be honest."""
+        return members - faulty
 
 
-def _chosen(task: MergeInput, count: int) -> Merge:
-    order = np.argsort(_scores(task), kind="stable")  # of equals, the first by name
-    kept = set(order[:count].tolist())
-    weights = [float(index in kept) for index in range(len(task.updates))]
-    return by_element(task, weighted(task, weights))
-
-
-def _scores(task: MergeInput) -> list[float]:
+def _scores(task: MergeInput, faulty: int) -> list[float]:
     """Sum of the squared distances to the nearest others, as many as must be honest."""
-    nearest = max(1, len(task.updates) - _faulty(task) - 2)
+    nearest = max(1, len(task.updates) - faulty - 2)
     return [
         float(np.sum(np.sort(np.delete(row, index))[:nearest]))
-        for index, row in enumerate(distances(task))
+        for index, row in enumerate(measure_distances(task))
     ]
-
-
-def _faulty(task: MergeInput) -> int:
-    return min(task.settings.faulty, max(0, (len(task.updates) - 3) // 2))

@@ -7,12 +7,16 @@ from what each member says of itself.
 
 from dataclasses import replace
 
-from hansa_server.elementwise import by_element, straight, weighted
+from hansa_server.elementwise import make_mean_rule, make_stretch_mean, merge_by_element
 from hansa_server.merge_input import Merge, MergeInput
+from hansa_server.plugin import StrategyPlugin
 
 
-def mean(task: MergeInput) -> Merge:
+class Mean(StrategyPlugin):
     """By the members' weights, which are all 1 unless the settings weigh."""
-    weights = [update.weight for update in task.updates]
-    by_tensor = by_element(task, weighted(task, weights))
-    return replace(by_tensor, stretch=straight(task, weights))
+
+    def merge(self, task: MergeInput) -> Merge:
+        """Tensor by tensor, or straight through the data where all files lie alike."""
+        weights = [update.weight for update in task.updates]
+        by_tensor = merge_by_element(task, make_mean_rule(task, weights))
+        return replace(by_tensor, stretch=make_stretch_mean(task, weights))

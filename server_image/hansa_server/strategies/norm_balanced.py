@@ -8,13 +8,17 @@ points the wrong way still has its share.
 import statistics
 from collections.abc import Sequence
 
-from hansa_server.elementwise import by_element, moved
+from hansa_server.elementwise import make_move_rule, merge_by_element
 from hansa_server.merge_input import Merge, MergeInput
+from hansa_server.plugin import StrategyPlugin
 
 
-def norm_balanced(task: MergeInput) -> Merge:
-    """The start, moved by the mean of the balanced changes; who did not move stays still."""
-    return by_element(task, moved(task, balanced(task, task.shares)))
+class NormBalanced(StrategyPlugin):
+    """Who did not move stays still."""
+
+    def merge(self, task: MergeInput) -> Merge:
+        """The start, moved by the mean of the balanced changes."""
+        return merge_by_element(task, make_move_rule(task, balanced(task, task.shares)))
 
 
 def balanced(task: MergeInput, factors: Sequence[float]) -> list[float]:

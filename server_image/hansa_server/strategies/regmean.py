@@ -17,10 +17,12 @@ import numpy as np
 
 from hansa.adapter import lora
 from hansa.adapter import second_moments as contract
+from hansa.api.strategies import RegMeanOptions
 from hansa_server import moments
-from hansa_server.factors import Term, of_file
+from hansa_server.factors import Term, make_file_term
 from hansa_server.merge_input import Array, Merge, MergeInput
 from hansa_server.moments import Moments
+from hansa_server.plugin import StrategyPlugin
 from hansa_server.strategies.flora import folded, stacked
 from hansa_server.strategies.terms import keeps_old
 
@@ -31,9 +33,14 @@ RIDGE = 1e-3
 where nobody's inputs are, they share alike."""
 
 
-def regmean(task: MergeInput) -> Merge:
-    """The frozen part with every update where its inputs are."""
-    return folded(task, _Turned(task).terms)
+class RegMean(StrategyPlugin):
+    """Training starts afresh each round."""
+
+    options: RegMeanOptions
+
+    def merge(self, task: MergeInput) -> Merge:
+        """The frozen part with every update where its inputs are."""
+        return folded(task, _Turned(task).terms, self.options.max_rank)
 
 
 def regmean_stacked(task: MergeInput) -> Merge:
@@ -71,7 +78,7 @@ class _Turned:
     def __init__(self, task: MergeInput) -> None:
         self._task = task
         files = [update.moments for update in task.updates if update.moments]
-        inputs = contract.inputs(files[0].layout)
+        inputs = contract.parse_inputs(files[0].layout)
         self._inputs = {layer: layers for layers in inputs for layer in layers}
         self._files = files
         self._made: dict[str, list[Array]] = {}
@@ -80,9 +87,9 @@ class _Turned:
 
     def terms(self, task: MergeInput, module: str) -> list[Term]:
         """old + serverStep·(sum of B·A·P - old) of one layer, as terms."""
-        terms = [of_file(task.start, module, 1.0 - task.step)] if keeps_old(task) else []
+        terms = [make_file_term(task.start, module, 1.0 - task.step)] if keeps_old(task) else []
         for update, rows in zip(task.updates, self._rows(module), strict=True):
-            term = of_file(update.file, module, task.step)
+            term = make_file_term(update.file, module, task.step)
             terms.append(replace(term, columns=partial(_columns, rows)))
         return terms
 
@@ -96,16 +103,16 @@ class _Turned:
 
     def _needed(self, layers: Sequence[str]) -> int:
         """Bytes: of all directions, of their products with each other, and of the rows."""
-        shapes = [file.shapes[contract.names(layers).vectors] for file in self._files]
+        shapes = [file.shapes[contract.moment_names(layers).vectors] for file in self._files]
         count, width = sum(shape[0] for shape in shapes), shapes[0][1]
-        names = [lora.names(layer).a for layer in layers]
+        names = [lora.tensor_names(layer).a for layer in layers]
         rows = sum(update.file.shapes[name][0] for name in names for update in self._task.updates)
         return 8 * (count * width + 2 * min(count, width) ** 2 + 4 * rows * width)
 
     def _turn(self, layers: Sequence[str]) -> dict[str, list[Array]]:
         """A·P of each layer that reads this input, and of each member."""
-        names = [lora.names(layer).a for layer in layers]
-        own = balanced([moments.read(file, layers) for file in self._files])
+        names = [lora.tensor_names(layer).a for layer in layers]
+        own = balanced([moments.read_moments(file, layers) for file in self._files])
         rows = [
             np.concatenate([update.file.read(name).astype(np.float64) for name in names])
             for update in self._task.updates

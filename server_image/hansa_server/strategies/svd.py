@@ -6,25 +6,29 @@ a step of 2 doubles the change of the weights themselves.
 
 import numpy as np
 
-from hansa_server.factors import compress, of_file
+from hansa_server.factors import compress, make_file_term
 from hansa_server.merge_input import Merge, Merged, MergeInput, Pair
+from hansa_server.plugin import StrategyPlugin
 from hansa_server.strategies.terms import mean_terms
 
 
-def svd(task: MergeInput) -> Merge:
-    """From the singular vectors of the stacked factors; nothing is ever multiplied out."""
+class ProductSvd(StrategyPlugin):
+    """Nothing is ever multiplied out."""
 
-    def layer(module: str) -> Merged:
-        pair, squares = compress(mean_terms(task, module), task.rank)
-        return Merged(trained=_alive(task, module, pair), **squares._asdict())
+    def merge(self, task: MergeInput) -> Merge:
+        """From the singular vectors of the stacked factors."""
 
-    return Merge(layer=layer, frozen_rank=task.frozen_rank)
+        def layer(module: str) -> Merged:
+            pair, squares = compress(mean_terms(task, module), task.rank)
+            return Merged(trained=_alive(task, module, pair), **squares._asdict())
+
+        return Merge(layer=layer, frozen_rank=task.frozen_rank)
 
 
 def _alive(task: MergeInput, module: str, pair: Pair) -> Pair:
     """Where the sum lacks a direction, A keeps the start's row: zero in both would never learn."""
     empty = ~np.any(pair.a, axis=1)
     if empty.any():
-        start = of_file(task.start, module)
+        start = make_file_term(task.start, module)
         pair.a[empty] = start.columns(0, start.size[1], None)[empty]
     return pair

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hansa_server.factors import Squares, Term, compress, of_file, stack
+from hansa_server.factors import Squares, Term, compress, make_file_term, stack
 from hansa_server.merge_input import MergeInput, Pair
 
 
@@ -12,11 +12,11 @@ def mean_terms(task: MergeInput, module: str) -> list[Term]:
     """old + serverStep·(mean of B·A - old) of one layer, as terms."""
     step = task.step
     terms = [
-        of_file(update.file, module, step * share)
+        make_file_term(update.file, module, step * share)
         for update, share in zip(task.updates, task.shares, strict=True)
     ]
     if keeps_old(task):
-        terms.insert(0, of_file(task.start, module, 1.0 - step))
+        terms.insert(0, make_file_term(task.start, module, 1.0 - step))
     return terms
 
 
@@ -27,7 +27,7 @@ def keeps_old(task: MergeInput) -> bool:
 
 def frozen_terms(task: MergeInput, module: str) -> list[Term]:
     """What is frozen already."""
-    return [of_file(task.frozen, module)] if task.frozen else []
+    return [make_file_term(task.frozen, module)] if task.frozen else []
 
 
 def bounded(terms: Sequence[Term], rank: int) -> tuple[Pair, Squares]:

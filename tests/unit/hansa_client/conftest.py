@@ -27,7 +27,7 @@ def base() -> Base:
 @pytest.fixture(scope="session")
 def start(base: Base) -> adapter.Tensors:
     """The untrained adapter of the builtin model."""
-    return adapter.start(lora.shapes(base.model, Adapter()), Adapter().rank, 7)
+    return adapter.init_adapter(lora.shapes(base.model, Adapter()), Adapter().rank, 7)
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from hansa.api.assignment import Assignment, ClientReport
 from hansa.api.bucket_documents import UpdateManifest
 from hansa.core import logs
 from hansa.crypto import sealing
-from hansa.store.staged import staged_store
+from hansa.store.staged import open_staged_store
 from hansa_client.round import play_round
 from hansa_client.silo import Silo
 from tests.support.memory_store import MemoryStore
@@ -18,7 +18,7 @@ from tests.unit.hansa_client.rounds import UPDATE
 
 Assign = Callable[..., Assignment]
 NAMES = ("babyai", "maze", "webshop", "wordle")
-KEYS = {name: sealing.new_key() for name in NAMES}
+KEYS = {name: sealing.generate_opening_key() for name in NAMES}
 PRIVATE = "mine/experience/maze/masking/00001/"
 CLAIM = "run/claims/maze/00001-0.json"
 RECORD = PRIVATE + "epoch-0.json"
@@ -33,7 +33,7 @@ class Place:
     private: MemoryStore = field(default_factory=MemoryStore)
 
     def play(self, told: Assignment, *opening: sealing.OpeningKey) -> ClientReport:
-        store = staged_store(self.exchange, self.private, told)
+        store = open_staged_store(self.exchange, self.private, told)
         given = list(opening or [KEYS["maze"]])
         log = logs.get("client")
         return play_round(Silo(told, store, self.private, log, masking_keys=lambda: given))

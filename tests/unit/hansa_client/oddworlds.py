@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
+from hansa.api.worlds import BUILTIN, BuiltinWorld
 from hansa_worlds import (
     Move,
     Observation,
@@ -14,7 +15,6 @@ from hansa_worlds import (
     Task,
     World,
     WorldDown,
-    registry,
 )
 
 SECRET = "the-patient-is-Ada"
@@ -106,11 +106,13 @@ class Waiting(Odd):
 def offered() -> Iterator[None]:
     """These worlds by name, as if a package brought them."""
     kinds = {"odd": Odd, "odd-expert": OddWithExpert, "waiting": Waiting}
-    known = dict(registry.BUILTIN)
-    registry.BUILTIN.update({n: f"{kind.__module__}:{kind.__name__}" for n, kind in kinds.items()})
+    known = dict(BUILTIN)
+    BUILTIN.update(
+        (n, BuiltinWorld(f"{kind.__module__}:{kind.__name__}", "odd")) for n, kind in kinds.items()
+    )
     Odd.closed.clear()
     try:
         yield
     finally:
-        registry.BUILTIN.clear()
-        registry.BUILTIN.update(known)
+        BUILTIN.clear()
+        BUILTIN.update(known)

@@ -185,7 +185,7 @@ def test_a_round_alone_that_diverges_is_left_out(
     def diverges(*given: Any) -> Any:
         calls.append(given)
         if len(calls) == 1:
-            raise Diverged.at(1, 2, "loss nan", 5e-3)
+            raise Diverged.at_step(1, 2, "loss nan", 5e-3)
         return train(*given)
 
     monkeypatch.setattr(learners, "get", lambda *_: diverges)

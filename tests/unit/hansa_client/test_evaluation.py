@@ -26,7 +26,7 @@ def episodes(*outcomes: bool) -> list[Episode]:
 
 
 def find(store: MemoryStore, told: Assignment) -> EvaluationDocument | None:
-    return evaluation.find(store, told, evaluation.of_start(told))
+    return evaluation.find(store, told, evaluation.make_start_subject(told))
 
 
 def commit(
@@ -37,9 +37,8 @@ def commit(
     broken: int = 0,
     private: MemoryStore | None = None,
 ) -> EvaluationDocument:
-    stores = evaluation.Stores(store, private or store)
-    subject = evaluation.of_start(told)
-    return evaluation.commit(stores, told, subject, played, seconds, broken=broken)
+    subject = evaluation.make_start_subject(told)
+    return evaluation.commit(store, private or store, told, subject, played, seconds, broken=broken)
 
 
 def test_an_evaluation_is_written_once(assign: Assign) -> None:
@@ -50,22 +49,21 @@ def test_an_evaluation_is_written_once(assign: Assign) -> None:
     assert (first.successes, first.episodes, first.task_count) == (2, 3, 2)
     assert commit(store, assign(), episodes(False), 9.0) == first
     assert find(store, assign(round=2)) == first
-    assert evaluation.report(first).successes == 2
+    assert evaluation.make_report(first).successes == 2
 
 
 def test_no_document_that_others_read_names_a_task(assign: Assign) -> None:
     exchange, private = MemoryStore(), MemoryStore()
     told = assign()
     played = episodes(True, False, True)
-    stores = evaluation.Stores(exchange, private)
     greedy = {"t0": [1, 1], "t1": [0, 1]}
-    subject = evaluation.of_start(told)
-    made = evaluation.commit(stores, told, subject, played, 1.0, greedy=greedy)
+    subject = evaluation.make_start_subject(told)
+    made = evaluation.commit(exchange, private, told, subject, played, 1.0, greedy=greedy)
     assert list(exchange.objects) == [KEY]
     assert b"t0" not in exchange.objects[KEY] and b"t1" not in exchange.objects[KEY]
     assert made.greedy_figures == Figures(episodes=2, successes=1)
     assert list(private.objects) == [TALLIES]
-    kept = evaluation.tallies(private, told, subject)
+    kept = evaluation.read_tallies(private, told, subject)
     assert kept is not None
     assert (kept.tasks, kept.greedy) == ({"t0": [2, 2], "t1": [0, 1]}, greedy)
 
@@ -84,18 +82,18 @@ def test_tasks_that_the_private_store_has_lost_are_unknown(assign: Assign) -> No
     store, told = MemoryStore(), assign()
     commit(store, told, episodes(True, False), 1.0)
     del store.objects[TALLIES]
-    assert evaluation.tallies(store, told, evaluation.of_start(told)) is None
+    assert evaluation.read_tallies(store, told, evaluation.make_start_subject(told)) is None
 
 
 def test_another_runs_tasks_are_refused(assign: Assign) -> None:
     store = MemoryStore()
     commit(store, assign(), episodes(True), 1.0)
-    subject = evaluation.of_start(assign())
+    subject = evaluation.make_start_subject(assign())
     with pytest.raises(AnotherRun, match="seed 7 there, 8 here"):
-        evaluation.tallies(store, assign(seed=8), subject)
+        evaluation.read_tallies(store, assign(seed=8), subject)
     store.objects[TALLIES] = b"{}"
     with pytest.raises(Corrupt, match=f"^{TALLIES}: "):
-        evaluation.tallies(store, assign(), subject)
+        evaluation.read_tallies(store, assign(), subject)
 
 
 def test_dropped_episodes_are_counted_and_repeats_are_worth_less_than_their_number(
@@ -103,12 +101,12 @@ def test_dropped_episodes_are_counted_and_repeats_are_worth_less_than_their_numb
 ) -> None:
     played = episodes(*([True, False] * 8))
     document = commit(MemoryStore(), assign(), played, 1.0, broken=3)
-    report = evaluation.report(document)
+    report = evaluation.make_report(document)
     assert (report.episodes, report.broken) == (16, 3)
     assert report.effective is not None
     assert report.effective <= 2
     once = commit(MemoryStore(), assign(), episodes(True, False), 1.0)
-    assert evaluation.report(once).effective is None
+    assert evaluation.make_report(once).effective is None
 
 
 def test_another_runs_evaluation_is_refused(assign: Assign) -> None:
@@ -127,14 +125,13 @@ def test_an_update_of_its_own_is_kept_apart_from_the_global_adapter_of_the_same_
     assign: Assign,
 ) -> None:
     store, told = MemoryStore(), assign(round=1)
-    subject = evaluation.of_own(told, "b" * 64)
-    stores = evaluation.Stores(store, store)
-    made = evaluation.commit(stores, told, subject, episodes(True, False), 1.0)
+    subject = evaluation.make_own_subject(told, "b" * 64)
+    made = evaluation.commit(store, store, told, subject, episodes(True, False), 1.0)
     assert list(store.objects) == [
         "run/experience/maze/evaluations/00001-own.json",
         "run/evaluations/maze/00001-own.json",
     ]
     assert evaluation.find(store, told, subject) == made
-    assert evaluation.figures(made) == Figures(episodes=2, successes=1)
+    assert evaluation.count_successes(made) == Figures(episodes=2, successes=1)
     with pytest.raises(AnotherRun, match="adapter_sha256"):
-        evaluation.find(store, told, evaluation.of_own(told, "c" * 64))
+        evaluation.find(store, told, evaluation.make_own_subject(told, "c" * 64))

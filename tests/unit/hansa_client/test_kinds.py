@@ -18,7 +18,7 @@ def test_of_forty_levels_at_most_twelve_kinds_leave_the_silo_and_every_round_has
     names: set[str] = set()
     for round_ in range(1, 6):
         given = assign(world="babyai", options={}, round=round_, exploration={"tasksPerRound": 400})
-        kinds = figures.kinds_of(given)
+        kinds = figures.name_kinds(given)
         assert len(kinds) == 400
         names |= set(kinds.values())
     assert len(names) == MOST_KINDS
@@ -31,14 +31,14 @@ def test_a_world_that_names_its_tasks_instead_of_kinds_tells_nothing_by_kind(
     def name(_: World, task: Task) -> str:
         return task.id
 
-    assert "" not in set(figures.kinds_of(assign()).values())
+    assert "" not in set(figures.name_kinds(assign()).values())
     monkeypatch.setattr("hansa_worlds.maze.world.Maze.group", name)
-    assert set(figures.kinds_of(assign()).values()) == {""}
+    assert set(figures.name_kinds(assign()).values()) == {""}
 
 
 def test_a_kind_that_no_list_of_the_world_has_is_not_told(
     assign: Assign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = sorted(set(figures.kinds_of(assign()).values()))
+    known = sorted(set(figures.name_kinds(assign()).values()))
     monkeypatch.setattr("hansa_worlds.maze.world.Maze.groups", lambda _: known[1:])
-    assert set(figures.kinds_of(assign()).values()) == {"", *known[1:]}
+    assert set(figures.name_kinds(assign()).values()) == {"", *known[1:]}

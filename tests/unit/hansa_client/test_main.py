@@ -24,16 +24,16 @@ POOLED = {
 def test_a_warm_process_has_no_thread_and_a_fork_of_it_can_train() -> None:
     code = (
         "import os, sys\n"
-        "from hansa_client.__main__ import warm, warm_for\n"
-        "warm()\n"
+        "from hansa_client.__main__ import import_for_job, import_slow_modules\n"
+        "import_slow_modules()\n"
         "import torch\n"
-        'warm_for({\'HANSA_ASSIGNMENT\': \'{"model": {"source": "builtin:tiny"}}\'})\n'
+        'import_for_job({\'HANSA_ASSIGNMENT\': \'{"model": {"source": "builtin:tiny"}}\'})\n'
         "assert 'transformers' not in sys.modules\n"
-        'warm_for({\'HANSA_ASSIGNMENT\': \'{"model": {"source": "path:/some"}}\'})\n'
+        'import_for_job({\'HANSA_ASSIGNMENT\': \'{"model": {"source": "path:/some"}}\'})\n'
         "assert {'transformers', 'peft'} <= sys.modules.keys()\n"
-        "warm_for({'HANSA_ASSIGNMENT': 'garbled'})\n"
+        "import_for_job({'HANSA_ASSIGNMENT': 'garbled'})\n"
         "assert 'minigrid' not in sys.modules\n"
-        f"warm_for({{'HANSA_ASSIGNMENT': {json.dumps(POOLED)!r}}})\n"
+        f"import_for_job({{'HANSA_ASSIGNMENT': {json.dumps(POOLED)!r}}})\n"
         "assert 'minigrid.envs.babyai' in sys.modules\n"
         "assert len(os.listdir('/proc/self/task')) == 1\n"
         "assert not torch.cuda.is_initialized()\n"

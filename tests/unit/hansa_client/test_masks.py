@@ -19,10 +19,10 @@ from hansa.api.bucket_documents import (
 from hansa.api.secure_aggregation import ENV_MASKING_KEY
 from hansa.core import logs
 from hansa.core.errors import Corrupt, PermanentError
-from hansa.crypto.public_keys import spell
+from hansa.crypto.public_keys import format_public_key
 from hansa.store import claims
 from hansa.store.claims import TOMBSTONE, Claim
-from hansa.store.staged import staged_store
+from hansa.store.staged import open_staged_store
 from hansa_client import personalize
 from hansa_client.round import play_round
 from hansa_client.silo import Silo
@@ -74,7 +74,7 @@ def test_the_update_stays_staged_and_a_claim_goes_before_its_body(told: Assignme
     )
     stored = place.manifest()
     body = place.exchange.objects[BODY]
-    assert stored.masked == masking.described(told, stored.counts)
+    assert stored.masked == masking.describe_masked(told, stored.counts)
     assert {n: e.sha256 for n, e in stored.files.items()} == {"masked-0.bin": sha256(body)}
     assert (stored.norm, report.norm, report.epoch) == (0.0, 0.0, 0)
     assert report.manifest == sha256(place.exchange.objects[UPDATE + bucket_keys.MANIFEST])
@@ -98,17 +98,17 @@ def test_it_is_the_same_update_as_without_masks_and_nobody_else_has_its_bytes(
 def test_what_it_sends_cancels_with_what_the_others_send(played: Place, told: Assignment) -> None:
     own = lora.decode(played.private.objects[PRIVATE + bucket_keys.ADAPTER])
     shapes = lora.shapes(own)
-    start = lora.start(shapes, told.adapter.rank, told.seed)
+    start = lora.init_adapter(shapes, told.adapter.rank, told.seed)
     stored = played.manifest()
-    head = len(played.exchange.objects[BODY]) - 4 * masking.count(shapes, sorted(shapes))
+    head = len(played.exchange.objects[BODY]) - 4 * masking.count_values(shapes, sorted(shapes))
     total = np.frombuffer(played.exchange.objects[BODY], masking.WORD, offset=head).copy()
     for name in NAMES:
         if name != "maze":
             other = told.model_copy(update={"environment": name, "world": "any"})
-            body = masking.masked(other, KEYS[name], start, start, 0.0, stored.counts)
+            body = masking.mask_update(other, KEYS[name], start, start, 0.0, stored.counts)
             total += np.frombuffer(body, masking.WORD, offset=head)
     assert stored.masked
-    mean = masking.decode(total, masking.UNIT, stored.masked.bits)
+    mean = masking.dequantize(total, masking.UNIT, stored.masked.bits)
     norm = lora.distance(own, start)
     expected = np.concatenate([(own[n] - start[n]).reshape(-1) for n in sorted(own)])
     assert 0.1 < norm < 1.0  # it is not clipped
@@ -150,7 +150,7 @@ def test_what_was_sent_is_reported_again_and_nothing_is_masked(
     def never(*_: Any) -> Any:
         raise AssertionError
 
-    monkeypatch.setattr(masking, "masked", never)
+    monkeypatch.setattr(masking, "mask_update", never)
     report = played.play(told)
     assert report.manifest == sha256(played.exchange.objects[UPDATE + bucket_keys.MANIFEST])
     assert played.exchange.written == played.private.written == []
@@ -184,7 +184,7 @@ def test_masking_again_loads_no_torch_and_sends_other_bytes(
         "from functools import partial\n"
         "from hansa.core import logs\n"
         "from hansa.api.assignment import decode_assignment\n"
-        "from hansa.store.staged import staged_store, masking_keys\n"
+        "from hansa.store.staged import open_staged_store, read_masking_keys\n"
         "from hansa_client.round import play_round\n"
         "from hansa_client.silo import Silo\n"
         "from tests.support.memory_store import MemoryStore\n"
@@ -193,8 +193,8 @@ def test_masking_again_loads_no_torch_and_sends_other_bytes(
         "exchange.objects = {k: bytes.fromhex(v) for k, v in found['exchange'].items()}\n"
         "private.objects = {k: bytes.fromhex(v) for k, v in found['private'].items()}\n"
         "told = decode_assignment(sys.argv[2])\n"
-        "store = staged_store(exchange, private, told)\n"
-        "opening = partial(masking_keys, os.environ)\n"
+        "store = open_staged_store(exchange, private, told)\n"
+        "opening = partial(read_masking_keys, os.environ)\n"
         "silo = Silo(told, store, private, logs.get('client'), masking_keys=opening)\n"
         "report = play_round(silo)\n"
         "heavy = {'torch', 'transformers', 'peft'} & sys.modules.keys()\n"
@@ -232,7 +232,7 @@ def test_one_that_was_left_out_sends_nothing(played: Place, told: Assignment) ->
     sent = [CLAIM, BODY, UPDATE + bucket_keys.MANIFEST]
     for key in sent:
         del played.exchange.objects[key]
-    claims.put(played.exchange, "run", "maze", 1, 0, TOMBSTONE)
+    claims.put_claim(played.exchange, "run", "maze", 1, 0, TOMBSTONE)
     before = dict(played.exchange.objects)
     with pytest.raises(PermanentError, match=r"00001-0\.json: this silo was left out of the sum"):
         played.play(told)
@@ -242,7 +242,7 @@ def test_one_that_was_left_out_sends_nothing(played: Place, told: Assignment) ->
 def test_a_claim_that_is_not_its_own_ends_it(played: Place, told: Assignment) -> None:
     for key in (CLAIM, BODY, UPDATE + bucket_keys.MANIFEST):
         del played.exchange.objects[key]
-    claims.put(played.exchange, "run", "maze", 1, 0, Claim(sha256="a" * 64))
+    claims.put_claim(played.exchange, "run", "maze", 1, 0, Claim(sha256="a" * 64))
     with pytest.raises(Corrupt, match="got another claim"):
         played.play(told)
     assert BODY not in played.exchange.objects
@@ -269,14 +269,14 @@ def test_a_plain_update_that_was_changed_is_not_masked(played: Place, told: Assi
     for key in (BODY, UPDATE + bucket_keys.MANIFEST):
         del played.exchange.objects[key]
     played.private.objects[PRIVATE + bucket_keys.ADAPTER] += b" "
-    with pytest.raises(Corrupt, match="in the private store"):
+    with pytest.raises(Corrupt, match="it was changed since"):
         played.play(told)
 
 
 def test_a_peers_key_that_hides_nothing_ends_it_before_its_claim(
     played: Place, told: Assignment
 ) -> None:
-    weak = {**peers("babyai", "maze"), "wordle": spell("x25519", bytes(32))}
+    weak = {**peers("babyai", "maze"), "wordle": format_public_key("x25519", bytes(32))}
     masks = {"epoch": 1, "peers": weak}
     now = Assignment.model_validate({**told.model_dump(), "evaluate": False, "masking": masks})
     with pytest.raises(PermanentError, match="masking key of wordle"):
@@ -295,7 +295,7 @@ def test_a_silo_finds_its_last_update_staged_when_it_chooses_what_to_serve(
             "own_manifest": sha256(played.exchange.objects[UPDATE + bucket_keys.MANIFEST]),
         }
     )
-    store = staged_store(played.exchange, played.private, last)
-    own = personalize._own(Silo(last, store, played.private, logs.get("client")))
+    store = open_staged_store(played.exchange, played.private, last)
+    own = personalize._read_own_update(Silo(last, store, played.private, logs.get("client")))
     assert own is not None
     assert lora.encode(own) == played.private.objects[PRIVATE + bucket_keys.ADAPTER]

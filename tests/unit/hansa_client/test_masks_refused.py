@@ -10,7 +10,7 @@ from hansa.api import bucket_keys
 from hansa.api.secure_aggregation import ENV_MASKING_KEY
 from hansa.core.errors import PermanentError
 from hansa.crypto import sealing
-from hansa.store.staged import masking_keys, staged_store
+from hansa.store.staged import open_staged_store, read_masking_keys
 from tests.support.memory_store import MemoryStore
 from tests.unit.hansa_client.masking import KEYS, Assign, Place, peers, secured
 from tests.unit.hansa_client.rounds import UPDATE
@@ -47,7 +47,7 @@ def test_one_with_nothing_to_learn_claims_no_place_and_says_so(assign: Assign) -
             id="a key twice",
         ),
         pytest.param(
-            {"masking": {"peers": {**peers(), "maze": sealing.new_key().public}}},
+            {"masking": {"peers": {**peers(), "maze": sealing.generate_opening_key().public}}},
             "expected the public key of its masking key",
             id="another key",
         ),
@@ -73,17 +73,17 @@ def test_what_would_hide_nothing_is_refused_before_anything_is_played(
 def test_without_a_store_of_its_own_nothing_is_masked(assign: Assign) -> None:
     told = secured(assign, experience_storage=None)
     with pytest.raises(PermanentError, match="this silo has no experienceStorage"):
-        staged_store(MemoryStore(), MemoryStore(), told)
+        open_staged_store(MemoryStore(), MemoryStore(), told)
 
 
 def test_the_key_is_read_from_the_file_that_the_variable_names(tmp_path: Path) -> None:
     with pytest.raises(PermanentError, match=r"HANSA_MASKING_KEY: got nothing.*maskingSecret"):
-        masking_keys({})
+        read_masking_keys({})
     file = tmp_path / "masking.key"
     with pytest.raises(PermanentError, match="HANSA_MASKING_KEY: "):
-        masking_keys({ENV_MASKING_KEY: str(file)})
+        read_masking_keys({ENV_MASKING_KEY: str(file)})
     file.write_bytes(KEYS["wordle"].pem() + KEYS["maze"].pem())
-    found = partial(masking_keys, {ENV_MASKING_KEY: str(file)})()
+    found = partial(read_masking_keys, {ENV_MASKING_KEY: str(file)})()
     assert [key.public for key in found] == [KEYS["wordle"].public, KEYS["maze"].public]
 
 

@@ -58,8 +58,8 @@ def test_a_centre_is_shown_exactly_what_the_silos_are(assign: Assign) -> None:
 def test_a_part_may_have_its_own_number_of_demonstrations(assign: Assign) -> None:
     worlds = [{**PARTS[0], "demonstrations": 0}, PARTS[1]]
     own = assign(**{**POOLED, "options": {"worlds": worlds}}, demonstrations=2)
-    assert [part.demonstrations_wanted for part in mixed_silo.parts_of(own)] == [0, 2]
-    pooled = mixed_silo.parts_of(assign(**POOLED))
+    assert [part.demonstrations_wanted for part in mixed_silo.split_parts(own)] == [0, 2]
+    pooled = mixed_silo.split_parts(assign(**POOLED))
     assert [part.demonstrations_wanted for part in pooled] == [3, 3]
     for wrong in (-1, 1.5, "many", True):
         with pytest.raises(
@@ -68,23 +68,25 @@ def test_a_part_may_have_its_own_number_of_demonstrations(assign: Assign) -> Non
             make("mixed", {"worlds": [{**PARTS[0], "demonstrations": wrong}]})
 
 
-@pytest.mark.parametrize("choose", [tasks.explore_jobs, tasks.evaluate_jobs])
+@pytest.mark.parametrize("choose", [tasks.choose_training_jobs, tasks.choose_evaluation_jobs])
 def test_it_plays_the_silos_tasks_with_their_seeds(
     assign: Assign, choose: mixed_silo.Choose
 ) -> None:
-    pooled = mixed_silo.jobs(assign(**POOLED), "train", choose)
+    pooled = mixed_silo.choose_jobs(assign(**POOLED), "train", choose)
     apart = [
         (f"{part['name']}/{job.task.id}", job.seed)
         for part in PARTS
-        for job in mixed_silo.jobs(alone(assign, part), "train", choose)
+        for job in mixed_silo.choose_jobs(alone(assign, part), "train", choose)
     ]
     assert [(job.task.id, job.seed) for job in pooled] == apart
 
 
 def test_its_kinds_of_tasks_are_its_worlds(assign: Assign) -> None:
     told = assign(**POOLED)
-    played = [job.task.id for job in mixed_silo.jobs(told, "train", tasks.explore_jobs)]
-    kinds = figures.kinds_of(told)
+    played = [
+        job.task.id for job in mixed_silo.choose_jobs(told, "train", tasks.choose_training_jobs)
+    ]
+    kinds = figures.name_kinds(told)
     assert {task: kinds[task] for task in played} == {t: t.partition("/")[0] for t in played}
 
 
@@ -125,4 +127,4 @@ def test_wrong_parts_are_told_by_field(assign: Assign, worlds: Any, sentence: st
         make("mixed", options)
     assert sentence in str(found.value)
     with pytest.raises(PermanentError, match=r"spec\.environments\[centre\]\.options"):
-        mixed_silo.parts_of(assign(**{**POOLED, "options": options}))
+        mixed_silo.split_parts(assign(**{**POOLED, "options": options}))

@@ -29,7 +29,7 @@ from hansa_client.round import play_round
 from hansa_client.silo import Silo
 from hansa_worlds import DEMO_OPTIONS, make
 from tests.support.memory_store import MemoryStore
-from tests.support.merging import draw, shapes_of
+from tests.support.merging import draw, make_shapes
 from tests.unit.hansa_client.rounds import Killed, unplayable
 
 Assign = Callable[..., Assignment]
@@ -201,7 +201,7 @@ def test_a_silo_evolves_on_after_a_kill_without_doing_anything_twice_and_serves_
         told = last(assign, own, "finetune", 3)
         if dies:
             with monkeypatch.context() as patch:
-                patch.setattr(personalize, "while_it_helps", killed_at_the_second)
+                patch.setattr(personalize, "try_until_no_better", killed_at_the_second)
                 with pytest.raises(Killed):
                     play(told, stores)
             assert done[-1] == ["explore", "train"] * 2
@@ -222,7 +222,7 @@ def test_what_a_silo_explores_alone_is_trained_on_and_kept_apart_from_its_experi
     play(told, stores)
     shard = bucket_keys.experience_shard(FOLDER.rstrip("/"), "maze", 2)
     assert shard in set(stores[1].objects) - before
-    assert Shards(stores[1], told.model_copy(update={"round": 9})).rounds() == [0, 1]
+    assert Shards(stores[1], told.model_copy(update={"round": 9})).list_rounds() == [0, 1]
     explored = decode(stores[1].objects[shard], shard)
     assert explored.header.episodes == told.settings.exploration.tasks_per_round
     training = {task.id for task in make(told.world, told.options).tasks("train")}
@@ -273,7 +273,7 @@ def test_a_silo_that_goes_on_alone_trains_by_all_gpus_as_in_a_round(
         lessons.append(lesson)
         return nullcontext()
 
-    monkeypatch.setattr(Agent, "all_gpus", all_gpus)
+    monkeypatch.setattr(Agent, "use_all_gpus", all_gpus)
     stores, told = shared(assign, trained)
     play(told, stores)
     assert len(lessons) == 1
@@ -308,7 +308,7 @@ def test_a_silo_trains_on_until_two_trainings_in_a_row_bring_nothing(
         seen.append(name)
         return successes[len(seen) - 1]
 
-    personalize.while_it_helps(see, 0.1, iter([{}] * len(successes)))
+    personalize.try_until_no_better(see, 0.1, iter([{}] * len(successes)))
     assert seen == [f"finetuned-{number}" for number in range(1, tried + 1)]
 
 
@@ -324,7 +324,7 @@ def test_a_training_that_diverges_ends_the_search_and_loses_nothing(
     def diverges(*given: Any) -> Any:
         calls.append(given)
         if len(calls) == 2:
-            raise Diverged.at(1, 2, "loss nan", 5e-3)
+            raise Diverged.at_step(1, 2, "loss nan", 5e-3)
         return train(*given)
 
     monkeypatch.setattr(learners, "get", lambda *_: diverges)
@@ -350,7 +350,7 @@ def test_without_a_choice_nothing_is_kept(
 
 
 def test_a_mix_is_exactly_the_mean_of_both_products() -> None:
-    shapes = shapes_of(4, (6, 5))
+    shapes = make_shapes(4, (6, 5))
     one, other = draw(1, shapes), draw(2, shapes)
     mixed = personalize.mix(one, other, 0.25)
     for name in (n for n in one if lora.side(n) == "A"):

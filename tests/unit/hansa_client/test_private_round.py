@@ -214,14 +214,14 @@ def test_an_experts_failure_lets_no_other_task_in(
     shown = shards.decode(plain.objects[f"{ROOT}00000.jsonl.zst"], "here").episodes
     from hansa_client.experience import demonstrations
 
-    real = demonstrations._expert_episode
+    real = demonstrations._play_expert_task
 
     def first_fails(world: Any, task: Any, *rest: Any) -> Any:
         episode = real(world, task, *rest)
         is_first = task.id == shown[0].task
         return episode.model_copy(update={"success": False}) if is_first else episode
 
-    monkeypatch.setattr(demonstrations, "_expert_episode", first_fails)
+    monkeypatch.setattr(demonstrations, "_play_expert_task", first_fails)
     without = MemoryStore()
     play(MemoryStore(), without, told(evaluate=False))
     left = shards.decode(without.objects[f"{ROOT}00000.jsonl.zst"], "here").episodes

@@ -103,7 +103,7 @@ def test_texts_become_less_likely_with_an_adapter_that_knows_nothing(
     ruined = unplayable(store.objects[UPDATE + bucket_keys.ADAPTER])
     silo = Silo(told, store, store, logs.get("client"))
     agent = Agent(told, store)
-    agent.__dict__["whole"] = lora.decode(ruined)
+    agent.__dict__["global_adapter"] = lora.decode(ruined)
     said = probes.play(silo, agent)
     assert said is not None
     assert said["memory"].forgotten is not None
@@ -152,4 +152,4 @@ def test_a_world_that_counts_nonsense_breaks_its_episode(count: Any) -> None:
     world = make("maze", WALL["options"])
     world._violations = count
     with pytest.raises(faults.BadAnswer, match="violations"):
-        faults.checked(Observation("x"), world)
+        faults.check_answer(Observation("x"), world)

@@ -29,5 +29,5 @@ def test_seeds_fit_torch_and_numpy() -> None:
 
 
 def test_a_generator_repeats_itself() -> None:
-    first, second = seeds.generator(5).random(4), seeds.generator(5).random(4)
+    first, second = seeds.make_generator(5).random(4), seeds.make_generator(5).random(4)
     assert first.tolist() == second.tolist()

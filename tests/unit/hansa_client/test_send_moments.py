@@ -16,7 +16,7 @@ Assign = Callable[..., Assignment]
 
 @pytest.fixture
 def regmean(assign: Assign) -> Assignment:
-    return assign(aggregation={"strategy": "regmean", "momentsRank": 8})
+    return assign(aggregation={"strategy": "regmean", "options": {"momentsRank": 8}})
 
 
 def test_moments_are_in_the_folder_and_its_manifest(regmean: Assignment) -> None:
@@ -28,7 +28,7 @@ def test_moments_are_in_the_folder_and_its_manifest(regmean: Assignment) -> None
     assert report.bytes == sum(each.size for each in manifest(store).files.values())
     own = lora.shapes(store.objects[UPDATE + bucket_keys.ADAPTER])
     layout = tensor_file.parse(data[: tensor_file.head_size(data)], len(data))
-    contract.check_layout(layout, contract.widths(own), 8)
+    contract.check_layout(layout, contract.input_widths(own), 8)
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def teach(tokenizer: Any, examples: list[tuple[list[int], str]], steps: int = 10
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
     rows = []
     for prompt, text in examples:
-        answer = chat.actions([text])[0]
+        answer = chat.encode_actions([text])[0]
         ids = torch.tensor([[*prompt, *answer]])
         labels = torch.tensor([[-100] * len(prompt) + answer])
         rows.append((ids, labels))

@@ -6,7 +6,7 @@ from hansa.api.jobs import JobRequest
 from hansa.api.spec import FederationSpec, Metadata
 from hansa.api.status import Federation
 from hansa.plan.federation import plan
-from hansa_operator.jobs import build
+from hansa_operator.jobs import build_manifest
 from hansa_operator.settings import Settings
 from tests.support.builders import NOW, make_job, with_status
 
@@ -53,7 +53,7 @@ def build_job(
 ) -> dict[str, Any]:
     """The Job of the first request of that role."""
     ready, request = advance(federation, role)
-    return build(request, ready, settings or Settings())
+    return build_manifest(request, ready, settings or Settings())
 
 
 def container(job: dict[str, Any]) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def test_no_pass_within_two_resyncs_is_a_problem() -> None:
     clock.now += 661
     health.beat()
     assert health.problem() == "the last pass was 661 s ago"
-    health.passed()
+    health.note_pass()
     assert health.problem() == ""
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from hansa.api import constants
-from hansa_operator.index import Index, Key, owner_key
+from hansa_operator.index import Index, Key, find_owner_key
 
 KEY = Key("silos", "fed")
 
@@ -26,7 +26,7 @@ def test_a_federation_is_found_with_its_jobs_and_pods() -> None:
     family = index.get(KEY)
     assert family.owner is not None
     assert (list(family.jobs), list(family.pods)) == (["job"], ["pod"])
-    assert index.owners() == [KEY]
+    assert index.list_owners() == [KEY]
 
 
 def test_an_older_state_that_comes_late_changes_nothing() -> None:
@@ -82,7 +82,7 @@ def test_the_longest_parts_of_objects_are_not_kept() -> None:
 
 
 def test_a_job_without_the_label_is_nobodys() -> None:
-    assert owner_key(thing("job")) is None
+    assert find_owner_key(thing("job")) is None
     assert Index().see("jobs", thing("job")) is None
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from hansa.api.courier_assignment import CourierTask
-from hansa_operator.jobs import JobRefused, build
+from hansa.api.courier_assignment import CourierAssignment
+from hansa_operator.jobs import JobRefused, build_manifest
 from hansa_operator.settings import Settings
 from tests.unit.hansa_operator.jobcases import (
     ADMIN,
@@ -118,7 +118,7 @@ def test_a_courier_has_the_signing_key_and_no_other_job_does() -> None:
     images = {"client_image": "hansa-client:golden", "server_image": "hansa-server:golden"}
     job = build_job(ELSEWHERE, replace(ADMIN, **images), "courier")
     variable = container(job)["env"][0]
-    task = CourierTask.model_validate_json(variable["value"])
+    task = CourierAssignment.model_validate_json(variable["value"])
     assert task == make_request(ELSEWHERE, "courier").assignment
     variable["value"] = "<the assignment>"
     file = GOLDEN / "courier.yaml"
@@ -135,7 +135,7 @@ def test_without_a_signing_secret_no_courier_is_made() -> None:
     spec = ELSEWHERE.spec.model_copy(update={"exchange": unsigned})
     ready, request = advance(ELSEWHERE.model_copy(update={"spec": spec}), "courier")
     with pytest.raises(JobRefused, match=r"spec.exchange.signingSecret: got nothing"):
-        build(request, ready, ADMIN)
+        build_manifest(request, ready, ADMIN)
 
 
 SEALED = make_federation(
@@ -163,7 +163,7 @@ def test_without_a_sealing_secret_no_job_is_made_where_updates_are_sealed() -> N
     spec = SEALED.spec.model_copy(update={"storage": unopened})
     ready, request = advance(SEALED.model_copy(update={"spec": spec}), "client")
     with pytest.raises(JobRefused, match=r"spec.storage.sealingSecret: got nothing"):
-        build(request, ready, ADMIN)
+        build_manifest(request, ready, ADMIN)
 
 
 MASKED = make_federation(
@@ -199,7 +199,7 @@ def test_without_its_masking_secret_no_job_of_a_silo_is_made_where_updates_are_m
     spec = MASKED.spec.model_copy(update={"environments": [own, *MASKED.spec.environments[1:]]})
     ready, request = advance(MASKED.model_copy(update={"spec": spec}), "client")
     with pytest.raises(JobRefused, match=r"spec.environments\[0\].maskingSecret: got nothing"):
-        build(request, ready, ADMIN)
+        build_manifest(request, ready, ADMIN)
 
 
 def test_no_pod_template_reads_another_silos_masking_key() -> None:
@@ -209,7 +209,7 @@ def test_no_pod_template_reads_another_silos_masking_key() -> None:
     spec = MASKED.spec.model_copy(update={"environments": [own, *MASKED.spec.environments[1:]]})
     ready, request = advance(MASKED.model_copy(update={"spec": spec}), "client")
     with pytest.raises(JobRefused, match=r"masks-of-b.*environment b"):
-        build(request, ready, ADMIN)
+        build_manifest(request, ready, ADMIN)
 
 
 OWN_KEYS = make_federation(
@@ -243,17 +243,17 @@ def test_no_pod_template_reads_another_silos_experience_key() -> None:
     spec = OWN_KEYS.spec.model_copy(update={"environments": [own, OWN_KEYS.spec.environments[1]]})
     ready, request = advance(OWN_KEYS.model_copy(update={"spec": spec}), "client")
     with pytest.raises(JobRefused, match=r"key-of-b.*environment b"):
-        build(request, ready, ADMIN)
+        build_manifest(request, ready, ADMIN)
 
 
 def test_an_environment_without_credentials_never_gets_the_aggregators() -> None:
     own = {**MAZE, "credentialsSecret": {"name": "own"}}
     federation = make_federation(own, {"name": "wordle", "world": "wordle"}, storage=STORE)
     ready, request = advance(federation, "client")
-    assert _secrets(build(request, ready, Settings())) == {"own"}
+    assert _secrets(build_manifest(request, ready, Settings())) == {"own"}
     other = next(r for r in requests_of(federation) if r.environment == "wordle")
     with pytest.raises(JobRefused) as refused:
-        build(other, ready, Settings())
+        build_manifest(other, ready, Settings())
     assert [r.sentence for r in refused.value.refusals] == [
         "spec.environments[1].credentialsSecret: got nothing, expected a Secret with keys of its "
         "own ('hansa-s3' of spec.storage is the aggregator's)"

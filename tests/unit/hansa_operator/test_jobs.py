@@ -12,7 +12,7 @@ import yaml
 from hansa.api.assignment import decode_assignment
 from hansa.api.spec import Participation
 from hansa.kubernetes.pod_policy.refusals import VARIABLE_LIMIT
-from hansa_operator.jobs import JobRefused, build
+from hansa_operator.jobs import JobRefused, build_manifest
 from hansa_operator.settings import Settings
 from tests.unit.hansa_operator.jobcases import (
     ADMIN,
@@ -110,7 +110,9 @@ def test_the_deadline_is_that_of_the_open_round_not_of_a_later_edit() -> None:
     edited = ready.model_copy(
         update={"spec": ready.spec.model_copy(update={"participation": longer})}
     )
-    assert build(request, edited, Settings())["spec"]["activeDeadlineSeconds"] == 3600 + 600
+    assert (
+        build_manifest(request, edited, Settings())["spec"]["activeDeadlineSeconds"] == 3600 + 600
+    )
 
 
 def test_a_silo_that_evolves_on_alone_may_take_as_long_as_all_rounds() -> None:
@@ -128,7 +130,9 @@ def test_a_new_attempt_uses_the_newest_pod_template() -> None:
     edited = ready.model_copy(
         update={"spec": ready.spec.model_copy(update={"pod_template": DEFAULTS})}
     )
-    assert container(build(request, edited, ADMIN))["resources"]["limits"]["memory"] == "4Gi"
+    assert (
+        container(build_manifest(request, edited, ADMIN))["resources"]["limits"]["memory"] == "4Gi"
+    )
 
 
 def test_a_model_cache_is_used_where_the_user_mounts_it() -> None:
@@ -155,8 +159,8 @@ def test_a_refused_template_stops_its_environment_and_no_other() -> None:
     ready, _ = advance(federation, "client")
     maze, other = requests_of(federation)
     with pytest.raises(JobRefused) as refused:
-        build(maze, ready, Settings())
+        build_manifest(maze, ready, Settings())
     assert [r.environment for r in refused.value.refusals] == ["maze"]
     assert "hostNetwork: got true" in refused.value.message
-    assert build(other, ready, Settings())
+    assert build_manifest(other, ready, Settings())
     assert build_job(federation, role="aggregator")

@@ -14,7 +14,7 @@ from hansa.api.assignment import ClientReport
 from hansa.api.bucket_documents import Counts
 from hansa.api.endpoint import ENV_API_KEY
 from hansa.api.member_status import FederationMember
-from hansa.api.silo_assignment import SiloTask, SiloWork
+from hansa.api.silo_assignment import SiloClientAssignment, SiloCourierAssignment
 from hansa.kubernetes.pod_policy import consent
 from hansa.kubernetes.pod_policy.shapes import PodAllowlist
 from hansa_operator import operate
@@ -66,7 +66,9 @@ def test_a_new_member_gets_a_courier_once_its_status_is_stored() -> None:
         True,
     )
     assert clinic.condition("Accepted")["status"] == "True"
-    task = SiloTask.model_validate_json(container(clinic.jobs[COURIER])["env"][0]["value"])
+    task = SiloCourierAssignment.model_validate_json(
+        container(clinic.jobs[COURIER])["env"][0]["value"]
+    )
     assert [letter.kind for letter in task.post] == ["hello"]
 
 
@@ -78,14 +80,16 @@ def test_an_order_is_stored_as_taken_before_its_job_is_made() -> None:
     assert clinic.member["status"]["usage"]["episodes"] == 164
     told = container(clinic.jobs[CLIENT])["env"][0]
     assert told["name"] == "HANSA_ORDER"
-    assert SiloWork.model_validate_json(told["value"]).order.serial == 1
+    assert SiloClientAssignment.model_validate_json(told["value"]).order.serial == 1
 
 
 def test_an_answer_is_posted_by_the_next_courier_and_told_in_the_metrics() -> None:
     clinic = at_work()
     clinic.report(CLIENT, REPORT).turn()
     newest = clinic.made[-1]
-    task = SiloTask.model_validate_json(container(clinic.jobs[newest])["env"][0]["value"])
+    task = SiloCourierAssignment.model_validate_json(
+        container(clinic.jobs[newest])["env"][0]["value"]
+    )
     assert [letter.kind for letter in task.post] == ["taken", "answer"]
     text = clinic.recorder.exposition().decode()
     named = 'member="five",namespace="clinic"'
@@ -109,7 +113,7 @@ def _sorted(text: str) -> str:
 def test_a_deleted_member_leaves_no_series_and_a_federation_of_its_name_keeps_its_own() -> None:
     clinic = at_work()
     for kind in KINDS:
-        clinic.recorder.reconciled("clinic", "five", kind, 0.02)
+        clinic.recorder.record_pass("clinic", "five", kind, 0.02)
     clinic.recorder.forget(*KEY)
     text = clinic.recorder.exposition().decode()
     assert 'member="five"' not in text and f'kind="{constants.MEMBER_KIND}"' not in text
@@ -228,8 +232,8 @@ def test_only_clients_have_the_key_that_a_silos_experience_is_sealed_to() -> Non
 def test_a_consent_to_a_member_is_none_to_any_federation() -> None:
     """Names of federations and environments have no dots."""
     for signs in (True, False):
-        assert consent.member_key("five", signs=signs).count(".") == 3
-    assert consent.key("five", "member").count(".") == 2
+        assert consent.build_member_key("five", signs=signs).count(".") == 3
+    assert consent.build_key("five", "member").count(".") == 2
 
 
 def test_a_job_ends_with_the_owners_limit_and_waits_in_the_owners_queue() -> None:
@@ -312,5 +316,5 @@ def test_the_operator_waits_until_both_kinds_are_defined(
     resources = {"resources": [{"name": name} for name in defined]}
     kube = SimpleNamespace(namespace="clinic", get=lambda path: resources)
     monkeypatch.setattr(operate, "connect", lambda **how: kube)
-    shown = operate.Operator(Settings(metrics_port=0))._undefined()
+    shown = operate.Operator(Settings(metrics_port=0))._find_missing_crds()
     assert missing in shown and bool(missing) == bool(shown)

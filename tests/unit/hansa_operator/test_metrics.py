@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from hansa.api import constants
 from hansa.api.assignment import AggregatorReport, ClientReport
 from hansa.api.constants import Phase
-from hansa.api.courier_assignment import CourierReport, Faults
+from hansa.api.courier_assignment import CourierReport, LetterFaults
 from hansa.api.jobs import ObservedJob, Plan
 from hansa.api.task_kinds import MOST_KINDS
 from hansa.core.exits import Exit
@@ -72,7 +72,7 @@ def _timed(report: Any) -> Any:
 
 def test_every_metric_of_the_table_is_exposed_and_parses() -> None:
     run = Run("maze").passes()
-    run.recorder.reconciled("default", "fed", constants.KIND, 0.02)
+    run.recorder.record_pass("default", "fed", constants.KIND, 0.02)
     run.recorder.waiting("default", "fed", constants.KIND, 1)
     text = run.recorder.exposition().decode()
     families = {family.name: family for family in text_string_to_metric_families(text)}
@@ -254,7 +254,7 @@ def test_an_environment_that_left_loses_its_gauges() -> None:
 
 def test_a_deleted_federation_leaves_no_series() -> None:
     run = Run("maze").passes()
-    run.recorder.reconciled("default", "fed", constants.KIND, 0.02)
+    run.recorder.record_pass("default", "fed", constants.KIND, 0.02)
     run.recorder.forget("default", "fed", constants.KIND)
     families = text_string_to_metric_families(run.recorder.exposition().decode())
     assert [sample for family in families for sample in family.samples] == []
@@ -310,7 +310,10 @@ def test_refused_letters_are_counted_by_reason_and_once() -> None:
     run = Elsewhere("clinic").turn()
     refused = {"environment": "clinic", "reason": "signature"}
     assert run.value("hansa_letters_refused_total", **refused) == 0
-    faults = [Faults(box=0, code="signature", count=3), Faults(box=0, code="new-code", count=1)]
+    faults = [
+        LetterFaults(box=0, code="signature", count=3),
+        LetterFaults(box=0, code="new-code", count=1),
+    ]
     run.report(CourierReport(faults=faults))
     run.turn().turn()
     assert run.value("hansa_letters_refused_total", **refused) == 3

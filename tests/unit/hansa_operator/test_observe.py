@@ -9,7 +9,7 @@ from hansa.api.jobs import ObservedJob
 from hansa.api.reports import encode_report
 from hansa.plan.federation import plan
 from hansa_operator.index import slim_pod
-from hansa_operator.observe import lingers, observe, observe_all
+from hansa_operator.observe import is_lingering, observe, observe_all
 from tests.support.builders import NOW, later, make_report, with_status
 from tests.unit.hansa_operator.objects import (
     LATER,
@@ -186,7 +186,7 @@ def test_a_pod_that_can_never_start_has_failed_with_the_reason(pod: Any, words: 
     seen = see(job, pod)
     assert (seen.state, seen.reason, seen.exit_code) == ("failed", "CannotStart", None)
     assert seen.message.startswith(words)
-    assert lingers(job, seen)
+    assert is_lingering(job, seen)
 
 
 def test_with_an_autoscaler_a_selector_is_worth_waiting_for_and_a_missing_claim_is_not() -> None:

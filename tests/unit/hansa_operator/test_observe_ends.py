@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hansa.api.reports import encode_report
 from hansa.core import logs
-from hansa_operator.observe import lingers, observe
+from hansa_operator.observe import is_lingering, observe
 from tests.support.builders import NOW, later, make_report
 from tests.support.terminal import is_tame
 from tests.unit.hansa_operator.objects import (
@@ -59,12 +59,12 @@ def test_a_failed_container_waits_for_the_verdict_of_the_job_controller() -> Non
     assert (seen.state, seen.started_at) == ("running", later(30))
 
 
-STOPPED_TEXT = logs.as_text(
+STOPPED_TEXT = logs.format_text(
     NOW, "client", "error", "stopped", {"message": "no such world", "hint": "try maze"}
 )
-STOPPED_JSON = logs.as_json(NOW, "client", "error", "stopped", {"message": "no such world"})
+STOPPED_JSON = logs.format_json(NOW, "client", "error", "stopped", {"message": "no such world"})
 MISSING = "spec.training.learner: got 'mine', which no package here offers (entry point x)"
-NO_PLUGIN = logs.as_json(NOW, "client", "error", "stopped", {"message": MISSING})
+NO_PLUGIN = logs.format_json(NOW, "client", "error", "stopped", {"message": MISSING})
 ENDS = [
     pytest.param(terminated(1), {}, 1, "", "the program crashed", id="crash"),
     pytest.param(terminated(44), {}, 44, "", "the object store did not answer", id="store is down"),
@@ -112,7 +112,7 @@ ENDS = [
         {},
         137,
         "",
-        "killed for want of memory (resources.limits.memory of container client is 4Gi): raise it",
+        "ran out of memory (resources.limits.memory of container client is 4Gi): raise it",
         id="out of memory",
     ),
     pytest.param(
@@ -153,7 +153,7 @@ def test_a_failed_job_says_why(
     seen = see(job, live_pod(state, phase="Failed", **status))
     assert (seen.state, seen.exit_code, seen.reason) == ("failed", code, reason)
     assert seen.message.startswith(message)
-    assert not lingers(job, seen)
+    assert not is_lingering(job, seen)
 
 
 def test_a_deadline_that_ran_out_is_named() -> None:

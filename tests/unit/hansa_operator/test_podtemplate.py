@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hansa.kubernetes.pod_policy import rules
-from hansa.kubernetes.pod_policy.refusals import stops
+from hansa.kubernetes.pod_policy.refusals import select_violations
 from hansa.kubernetes.pod_policy.shapes import Permit, PodAllowlist
 from hansa_operator.jobs import JobRefused
-from hansa_operator.podtemplate import merge, refusals, settings_refusals
-from hansa_operator.settings import Settings, variable
+from hansa_operator.podtemplate import check_templates, list_violations, merge
+from hansa_operator.settings import Settings, name_variable
 from tests.support.pod_templates import cases, two_silos
 from tests.unit.hansa_operator.objects import build_job, container, make_federation
 
@@ -41,7 +41,7 @@ def volume(**kind: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("row", cases("refusals.yaml"))
 def test_a_refusal_names_the_field_what_came_and_what_fits(row: dict[str, Any]) -> None:
-    refused = refusals(two_silos(row["spec"]), ADMIN)
+    refused = list_violations(two_silos(row["spec"]), ADMIN)
     assert len(refused) == 1
     assert refused[0].sentence.startswith(f"spec.environments[0].podTemplate.spec.{row['says']}")
     assert refused[0].environment == "maze"
@@ -108,16 +108,16 @@ ALLOWED_SPECS = {
 
 @pytest.mark.parametrize("name", ALLOWED_SPECS)
 def test_what_is_harmless_is_taken(name: str) -> None:
-    assert refusals(two_silos(ALLOWED_SPECS[name]), ADMIN) == []
+    assert list_violations(two_silos(ALLOWED_SPECS[name]), ADMIN) == []
 
 
 def test_the_federations_default_may_name_no_silos_secret() -> None:
     default = {"spec": volume(secret={"secretName": "hansa-maze"})}
-    refused = refusals(two_silos({}, default), ADMIN)
+    refused = list_violations(two_silos({}, default), ADMIN)
     assert [(r.path, r.environment) for r in refused] == [
         ("spec.podTemplate.spec.volumes[0].secret.secretName", "")
     ]
-    assert stops(refused, "wordle") == refused
+    assert select_violations(refused, "wordle") == refused
 
 
 PROGRAM = {
@@ -139,11 +139,11 @@ PROGRAM = {
 @pytest.mark.parametrize("name", PROGRAM)
 def test_the_federations_default_brings_no_program_into_a_silos_pod(name: str) -> None:
     spec, path = PROGRAM[name]
-    [refused] = refusals(two_silos({}, {"spec": spec}), ADMIN)
+    [refused] = list_violations(two_silos({}, {"spec": spec}), ADMIN)
     assert (refused.path, refused.environment) == (f"spec.podTemplate.spec.{path}", "")
     assert "would reach every silo: say it in environments[]" in refused.sentence
-    assert refusals(two_silos(spec), ADMIN) == []
-    assert settings_refusals(Settings(client_pod_template={"spec": spec})) == []
+    assert list_violations(two_silos(spec), ADMIN) == []
+    assert check_templates(Settings(client_pod_template={"spec": spec})) == []
 
 
 def test_the_federations_default_says_where_and_with_how_much_pods_run() -> None:
@@ -156,7 +156,7 @@ def test_the_federations_default_says_where_and_with_how_much_pods_run() -> None
             "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}],
         },
     }
-    assert refusals(two_silos({}, default), ADMIN) == []
+    assert list_violations(two_silos({}, default), ADMIN) == []
 
 
 def test_the_rules_name_the_settings_of_the_operator() -> None:
@@ -165,12 +165,12 @@ def test_the_rules_name_the_settings_of_the_operator() -> None:
         (f"allowed_{name}" for name in lists), key=[f.name for f in fields(Settings)].index
     )
     for name in lists:
-        assert PodAllowlist().setting(name) == f"{variable(f'allowed_{name}')}: none"
+        assert PodAllowlist().setting(name) == f"{name_variable(f'allowed_{name}')}: none"
 
 
 def test_all_refusals_are_told_at_once() -> None:
     spec = {"hostNetwork": True, "hostPID": True, **client(command=["sh"], args=["x"])}
-    assert len(refusals(two_silos(spec), ADMIN)) == 4
+    assert len(list_violations(two_silos(spec), ADMIN)) == 4
 
 
 def test_the_operators_own_templates_are_checked_without_its_allow_lists() -> None:
@@ -186,11 +186,11 @@ def test_the_operators_own_templates_are_checked_without_its_allow_lists() -> No
             **volume(csi={"driver": "any"}),
         },
     }
-    assert settings_refusals(Settings(server_pod_template=template)) == []
+    assert check_templates(Settings(server_pod_template=template)) == []
     bad = Settings(client_pod_template={"spec": {"hostNetwork": True}})
-    assert settings_refusals(bad)[0].path == "HANSA_CLIENT_POD_TEMPLATE.spec.hostNetwork"
+    assert check_templates(bad)[0].path == "HANSA_CLIENT_POD_TEMPLATE.spec.hostNetwork"
     unnamed = client(envFrom=[{"configMapRef": {"name": "any"}}])
-    [refusal] = settings_refusals(Settings(client_pod_template={"spec": unnamed}))
+    [refusal] = check_templates(Settings(client_pod_template={"spec": unnamed}))
     assert refusal.path == "HANSA_CLIENT_POD_TEMPLATE.spec.containers[0].envFrom[0].prefix"
 
 
@@ -221,7 +221,7 @@ def test_a_certificate_is_the_key_of_one(storage: Any, private: Any, sentence: s
         },
         storage={"s3": {"bucket": "bucket", **storage}},
     )
-    assert [refusal.sentence for refusal in refusals(federation, ADMIN)] == [sentence]
+    assert [refusal.sentence for refusal in list_violations(federation, ADMIN)] == [sentence]
 
 
 def test_the_certificates_of_a_private_store_alone_are_mounted() -> None:

@@ -7,13 +7,15 @@ import pytest
 
 from hansa.api import constants
 from hansa.api.jobs import JobRequest
+from hansa_operator.children import Problem
 from hansa_operator.index import Index, Key
 from hansa_operator.publish import Publisher
-from hansa_operator.reconcile import _waits
+from hansa_operator.reconcile import _observe_unmade
 from tests.support.builders import NOW, later
 from tests.support.simulated_cluster import Cluster
 
 KEY = Key("here", "fed")
+QUOTA = Problem("quota", may_pass=True)
 
 
 def request(cluster: Cluster) -> JobRequest:
@@ -24,12 +26,12 @@ def request(cluster: Cluster) -> JobRequest:
 
 def test_the_start_of_a_job_that_is_not_taken_counts_from_its_own_attempt() -> None:
     cluster = Cluster("maze").turn()
-    assert _waits(request(cluster), cluster.federation, "quota", later(9)).created_at == NOW
+    assert _observe_unmade(request(cluster), cluster.federation, QUOTA, later(9)).created_at == NOW
     cluster.now = later(3000)
     cluster.set("fed-r1-maze-a1", "failed", exit_code=1).turn()
     cluster.now += timedelta(seconds=60)
     cluster.turn()
-    seen = _waits(request(cluster), cluster.federation, "quota", later(4000)).created_at
+    seen = _observe_unmade(request(cluster), cluster.federation, QUOTA, later(4000)).created_at
     assert later(3000) < seen <= cluster.now
 
 
@@ -37,7 +39,7 @@ def test_the_start_of_an_aggregator_counts_from_when_its_members_were_known() ->
     cluster = Cluster("maze").turn()
     cluster.now = later(3000)
     cluster.answer("fed-r1-maze-a1").turn()
-    job = _waits(request(cluster), cluster.federation, "quota", later(3001))
+    job = _observe_unmade(request(cluster), cluster.federation, QUOTA, later(3001))
     assert (job.created_at, job.state) == (later(3000), "starting")
 
 

@@ -5,7 +5,7 @@ from dataclasses import fields
 import pytest
 
 from hansa.core.errors import InputError
-from hansa_operator.settings import KINDS, Settings, flag, parse, variable
+from hansa_operator.settings import KINDS, Settings, name_flag, name_variable, parse_settings
 
 
 def test_every_setting_can_be_read() -> None:
@@ -13,7 +13,7 @@ def test_every_setting_can_be_read() -> None:
 
 
 def test_nothing_given_means_the_defaults() -> None:
-    assert parse({}) == Settings()
+    assert parse_settings({}) == Settings()
 
 
 @pytest.mark.parametrize(
@@ -48,21 +48,21 @@ def test_nothing_given_means_the_defaults() -> None:
     ],
 )
 def test_a_setting_comes_from_its_variable_or_its_flag(name, text, value) -> None:
-    assert getattr(parse({variable(name): text}), name) == value
-    assert getattr(parse({}, [flag(name), text]), name) == value
-    assert getattr(parse({}, [f"{flag(name)}={text}"]), name) == value
+    assert getattr(parse_settings({name_variable(name): text}), name) == value
+    assert getattr(parse_settings({}, [name_flag(name), text]), name) == value
+    assert getattr(parse_settings({}, [f"{name_flag(name)}={text}"]), name) == value
 
 
 def test_a_flag_wins_over_a_variable() -> None:
-    assert parse({"HANSA_WORKERS": "2"}, ["--workers=3"]).workers == 3
+    assert parse_settings({"HANSA_WORKERS": "2"}, ["--workers=3"]).workers == 3
 
 
 def test_an_empty_variable_is_absent() -> None:
-    assert parse({"HANSA_CLIENT_IMAGE": " ", "HANSA_NAMESPACES": ""}) == Settings()
+    assert parse_settings({"HANSA_CLIENT_IMAGE": " ", "HANSA_NAMESPACES": ""}) == Settings()
 
 
 def test_a_variable_that_kubernetes_made_of_a_service_is_no_setting() -> None:
-    assert parse({"HANSA_METRICS_PORT": "tcp://10.0.0.7:8080"}) == Settings()
+    assert parse_settings({"HANSA_METRICS_PORT": "tcp://10.0.0.7:8080"}) == Settings()
 
 
 @pytest.mark.parametrize(
@@ -104,11 +104,11 @@ def test_a_variable_that_kubernetes_made_of_a_service_is_no_setting() -> None:
 )
 def test_what_does_not_fit_is_named_with_what_fits(environ, arguments, sentence) -> None:
     with pytest.raises(InputError) as refused:
-        parse(environ, arguments)
+        parse_settings(environ, arguments)
     assert refused.value.message == sentence
 
 
 def test_a_long_value_is_not_repeated_whole() -> None:
     with pytest.raises(InputError) as refused:
-        parse({"HANSA_SERVER_POD_TEMPLATE": "x" * 5000})
+        parse_settings({"HANSA_SERVER_POD_TEMPLATE": "x" * 5000})
     assert len(refused.value.message) < 200

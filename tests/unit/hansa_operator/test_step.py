@@ -7,7 +7,7 @@ import pytest
 from hansa.api import constants
 from hansa.core.errors import InputError
 from hansa_operator.kinds import KINDS
-from hansa_operator.reconcile import step
+from hansa_operator.reconcile import plan_step
 from tests.support.builders import NOW, make_job, with_status
 from tests.unit.hansa_operator.objects import make_federation
 
@@ -15,15 +15,15 @@ TWO = ({"name": "maze", "world": "maze"}, {"name": "wordle", "world": "wordle"})
 
 
 def test_the_first_step_opens_the_round_and_makes_no_job_before_that_is_stored() -> None:
-    made = step(make_federation(*TWO), [], NOW)
+    made = plan_step(make_federation(*TWO), [], NOW)
     assert made.status.current is not None
     assert made.goes_on
     assert made.create == []
 
 
 def test_jobs_are_made_for_a_status_that_is_stored() -> None:
-    opened = with_status(make_federation(*TWO), step(make_federation(*TWO), [], NOW).status)
-    made = step(opened, [], NOW)
+    opened = with_status(make_federation(*TWO), plan_step(make_federation(*TWO), [], NOW).status)
+    made = plan_step(opened, [], NOW)
     assert [r.name for r in made.create] == ["fed-r1-maze-a1", "fed-r1-wordle-a1"]
     assert not made.goes_on
 
@@ -31,7 +31,7 @@ def test_jobs_are_made_for_a_status_that_is_stored() -> None:
 def test_closing_a_round_and_opening_the_next_is_one_write() -> None:
     federation, jobs = make_federation(*TWO), {}
     for _ in range(10):
-        made = step(federation, list(jobs.values()), NOW)
+        made = plan_step(federation, list(jobs.values()), NOW)
         if made.status.round == 2:
             break
         federation = with_status(federation, made.status)
@@ -43,9 +43,11 @@ def test_closing_a_round_and_opening_the_next_is_one_write() -> None:
 
 
 def test_a_status_that_only_tells_how_far_jobs_are_is_not_pressing() -> None:
-    federation = with_status(make_federation(*TWO), step(make_federation(*TWO), [], NOW).status)
-    requests = step(federation, [], NOW).create
-    made = step(federation, [make_job(r, "running") for r in requests], NOW)
+    federation = with_status(
+        make_federation(*TWO), plan_step(make_federation(*TWO), [], NOW).status
+    )
+    requests = plan_step(federation, [], NOW).create
+    made = plan_step(federation, [make_job(r, "running") for r in requests], NOW)
     assert made.status != federation.status
     assert not made.is_pressing
 
@@ -53,7 +55,7 @@ def test_a_status_that_only_tells_how_far_jobs_are_is_not_pressing() -> None:
 def test_a_finished_federation_rests() -> None:
     federation, jobs = make_federation(*TWO), {}
     for _ in range(30):
-        made = step(federation, list(jobs.values()), NOW)
+        made = plan_step(federation, list(jobs.values()), NOW)
         federation = with_status(federation, made.status)
         jobs |= {r.name: make_job(r, "succeeded") for r in made.create}
     assert federation.status.phase == "Succeeded"

@@ -14,7 +14,7 @@ from hansa.store.audit_log import AuditEntry
 from hansa_server.findings import Findings
 from hansa_server.readonce import ReadOnce
 from hansa_server.recompute import merge_again
-from hansa_server.verify import Check
+from hansa_server.verify import AuditCheck
 from tests.support.memory_store import MemoryStore
 from tests.unit.hansa_server.rounds import PREFIX, Round, tensors
 
@@ -47,7 +47,7 @@ def check(
     """What an audit finds, by round; `known` is what is known outside the store."""
     storage, kept = Round().assignment().storage, ReadOnce(store, folder)
     again = partial(merge_again, kept, storage)
-    check = Check(kept, storage, **known)
+    check = AuditCheck(kept, storage, **known)
     return {found.round: found for found in check.run(again, only)}
 
 

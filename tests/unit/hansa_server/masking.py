@@ -16,7 +16,7 @@ from hansa.store.claims import Claim
 from tests.unit.hansa_server.rounds import BASE_MODEL, PREFIX, RANK, SHAPES, Round
 
 NAMES = ("babyai", "maze", "webshop", "wordle")
-KEYS = {name: sealing.new_key() for name in NAMES}
+KEYS = {name: sealing.generate_opening_key() for name in NAMES}
 
 
 @dataclass
@@ -47,7 +47,7 @@ class MaskedRound(Round):
     def origin(self) -> lora.Tensors:
         """What all silos started from."""
         if not self.start.round:
-            return lora.start(SHAPES, RANK, self.seed)
+            return lora.init_adapter(SHAPES, RANK, self.seed)
         folder = bucket_keys.global_folder(PREFIX, self.start.round)
         return lora.decode(self.store.objects[folder + bucket_keys.ADAPTER])
 
@@ -69,11 +69,11 @@ class MaskedRound(Round):
         own, start = self.plain[name], self.origin()
         norm = lora.distance(own, start)
         told = self.client(name)
-        return masking.masked(told, KEYS[name], own, start, norm, self.counts[name])
+        return masking.mask_update(told, KEYS[name], own, start, norm, self.counts[name])
 
     def claim(self, name: str, body: bytes) -> Claim:
         own = Claim(sha256=bucket_documents.sha256(body))
-        return claims.put(self.store, PREFIX, name, self.number, self.epoch, own)
+        return claims.put_claim(self.store, PREFIX, name, self.number, self.epoch, own)
 
     def offer(self, name: str, body: bytes | None = None, **changes: Any) -> None:
         """Claim, send and commit, and be a member."""
@@ -95,7 +95,7 @@ class MaskedRound(Round):
             base_model=BASE_MODEL,
             start=self.start,
             trained=True,
-            masked=masking.described(told, counts),
+            masked=masking.describe_masked(told, counts),
             files={bucket_keys.masked_body(self.epoch): entry},
             counts=counts,
         ).to_json()
@@ -112,11 +112,11 @@ class MaskedRound(Round):
     def expected(self, *names: str) -> lora.Tensors:
         """The mean by plain whole numbers, clipped and weighed: no mask is made for it."""
         chosen, start, told = names or self.peers, self.origin(), self.assignment()
-        secure, _ = masking.settings_of(told)
+        secure, _ = masking.require_masking(told)
         total = {name: np.zeros(array.shape) for name, array in start.items()}
         weights = 0
         for silo in chosen:
-            said = masking.described(told, self.counts[silo])
+            said = masking.describe_masked(told, self.counts[silo])
             norm = lora.distance(self.plain[silo], start)
             factor = min(1.0, secure.clip_norm / norm) * said.weight / masking.UNIT
             weights += said.weight

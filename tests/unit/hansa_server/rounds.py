@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hansa.adapter import lora
-from hansa.adapter.second_moments import encode
+from hansa.adapter.tensor_file import encode
 from hansa.api import bucket_documents, bucket_keys
 from hansa.api.assignment import AggregatorReport, Assignment
 from hansa.api.bucket_documents import Counts, FileEntry, Member, StartAdapter, UpdateManifest
@@ -39,7 +39,7 @@ def tensors(seed: int, scale: float = 1.0) -> lora.Tensors:
     """
     random = np.random.default_rng(seed)
     made = {}
-    for name, start in lora.start(SHAPES, RANK, SEED).items():
+    for name, start in lora.init_adapter(SHAPES, RANK, SEED).items():
         values = random.standard_normal(start.shape) * scale
         made[name] = values if lora.side(name) == "B" else start * (1 + np.abs(values))
     return {name: made[name].astype(np.float32) for name in SHAPES}
@@ -130,7 +130,7 @@ class Round:
         half, made = Aggregation(**self.aggregation).half(self.number), tensors(seed)
         if half == "both":
             return made
-        start = lora.start(SHAPES, RANK, self.seed)
+        start = lora.init_adapter(SHAPES, RANK, self.seed)
         if self.start.round:
             folder = bucket_keys.global_folder(PREFIX, self.start.round)
             start = lora.decode(self.store.objects[folder + bucket_keys.ADAPTER])

@@ -10,6 +10,7 @@ import pytest
 from hansa.api import bucket_keys
 from hansa.api.bucket_documents import AuditHead
 from hansa.api.spec import FederationSpec
+from hansa.api.storage import Storage
 from hansa.cli.main import main as hansa
 from hansa.core.errors import Denied
 from hansa_server.commands import audit
@@ -31,12 +32,14 @@ def audited(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         spec: FederationSpec | None = None,
     ) -> tuple[int, list[str], str]:
         @contextmanager
-        def opened(*_: object) -> Iterator[audit.Opened]:
+        def opened(*_: object) -> Iterator[audit.OpenedRun]:
             place = {"storage": Round().assignment().storage, "store": store}
             federation = make_federation("maze", "wordle")
             if spec:
                 federation = federation.model_copy(update={"spec": spec})
-            yield audit.Opened(federation=federation, undone=frozenset(undone), **place)
+            yield audit.OpenedRun(
+                federation=federation, adapters={}, head=None, undone=frozenset(undone), **place
+            )
 
         monkeypatch.setattr(audit, "_open_run", opened)
         capsys.readouterr()  # what the run's own aggregators said
@@ -175,12 +178,20 @@ def test_a_federation_on_a_cluster_is_audited_with_a_readers_credentials(
 
 def test_what_the_status_says_of_its_rounds_is_compared():
     history = [{"round": 0, "adapter": ""}, {"round": 1, "adapter": "abc", "new": "field"}]
-    document: Any = {"status": {"history": [*history, {"round": 2, "outcome": "undone"}]}}
-    known = {"adapters": {1: "abc"}, "undone": frozenset({2})}
-    assert audit._known(document) == {**known, "head": None}
-    document["status"]["audit"] = {"round": 1, "sha256": "a" * 64, "new": "field"}
-    assert audit._known(document)["head"] == AuditHead(round=1, sha256="a" * 64)
-    assert audit._known({}) == {"adapters": {}, "undone": frozenset(), "head": None}
+    status: Any = {"history": [*history, {"round": 2, "outcome": "undone"}]}
+    federation = make_federation("maze")
+    storage = Storage(s3=Round().assignment().storage)
+    spec = federation.spec.model_copy(update={"storage": storage})
+
+    def read(status: dict[str, Any]) -> tuple[dict[int, str], frozenset[int], AuditHead | None]:
+        known = federation.model_copy(update={"spec": spec})
+        opened = audit._build_opened(known, MemoryStore(), status)
+        return opened.adapters, opened.undone, opened.head
+
+    assert read(status) == ({1: "abc"}, frozenset({2}), None)
+    status["audit"] = {"round": 1, "sha256": "a" * 64, "new": "field"}
+    assert read(status)[2] == AuditHead(round=1, sha256="a" * 64)
+    assert read({}) == ({}, frozenset(), None)
 
 
 def test_one_place_is_named(capsys):

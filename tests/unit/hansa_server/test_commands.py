@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hansa.adapter import lora, second_moments
+from hansa.adapter import lora, tensor_file
 from hansa.api import bucket_keys
 from hansa.api.spec import Adapter
 from hansa.cli.main import main as hansa
 from hansa_server.offline import OFFLINE
 from tests.support import dense
-from tests.support.merging import draw, draw_moments, read, shapes_of
+from tests.support.merging import draw, draw_moments, make_shapes, read
 
 SIZES = (30, 40), (64, 20)
 
@@ -27,9 +27,9 @@ def main(*arguments: object) -> int:
 
 def folder(path: Path, rank: int, seed: int, alpha: int = 16, **config: Any) -> Path:
     path.mkdir()
-    tensors = draw(seed, shapes_of(rank, *SIZES))
+    tensors = draw(seed, make_shapes(rank, *SIZES))
     (path / bucket_keys.ADAPTER).write_bytes(lora.encode(tensors))
-    made = lora.config(Adapter(rank=rank, alpha=alpha), "hf:a/b", lora.target_names(tensors))
+    made = lora.render_config(Adapter(rank=rank, alpha=alpha), "hf:a/b", lora.target_names(tensors))
     (path / bucket_keys.CONFIG).write_text(json.dumps({**json.loads(made), **config}))
     return path
 
@@ -38,8 +38,8 @@ def folder(path: Path, rank: int, seed: int, alpha: int = 16, **config: Any) -> 
 def five(tmp_path: Path) -> list[Path]:
     made = [folder(tmp_path / f"adapter-{seed}", 4, seed) for seed in range(5)]
     for seed, path in enumerate(made):
-        own = draw_moments(seed, shapes_of(4, *SIZES))
-        (path / bucket_keys.MOMENTS).write_bytes(second_moments.encode(own))
+        own = draw_moments(seed, make_shapes(4, *SIZES))
+        (path / bucket_keys.MOMENTS).write_bytes(tensor_file.encode(own))
     return made
 
 
@@ -178,7 +178,7 @@ def test_regmean_takes_the_moments_beside_each_adapter(tmp_path, capsys):
     for seed, path in enumerate(given):
         shapes = lora.shapes(read(path / bucket_keys.ADAPTER))
         own.append(draw_moments(seed, shapes, 16))
-        (path / bucket_keys.MOMENTS).write_bytes(second_moments.encode(own[-1]))
+        (path / bucket_keys.MOMENTS).write_bytes(tensor_file.encode(own[-1]))
     out = tmp_path / "out"
     arguments = ["aggregate", "--strategy", "regmean", "-o", "json", *given]
     assert main(*arguments, "--out", out) == 0

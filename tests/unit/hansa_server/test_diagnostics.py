@@ -16,10 +16,10 @@ from hansa_server import diagnostics, sketch
 from hansa_server.diagnostics import diagnose, is_exact
 from hansa_server.merge import merge, split
 from hansa_server.merge_input import MergeInput, Update
-from tests.support.merging import draw, shapes_of, write
+from tests.support.merging import draw, make_shapes, write
 
 RANK, MEMBERS = 4, 12
-SHAPES = shapes_of(RANK, *[(256, 328)] * 64, *[(400, 256)] * 64)
+SHAPES = make_shapes(RANK, *[(256, 328)] * 64, *[(400, 256)] * 64)
 """As many layers as get the narrowest projections, both sides longer than those."""
 NEAR = 0.03
 """How far an estimate may be off, in shares of it, or of 1 for a cosine: three or four times what
@@ -120,7 +120,7 @@ def test_estimates_are_near_the_exact_figures(case, step, tmp_path, files, monke
 def test_they_are_beside_a_frozen_part_that_grows(tmp_path, files, monkeypatch) -> None:
     start, frozen = draw(50, SHAPES, 0.5), draw(51, SHAPES, 0.5)
     updates = [near(start, seed, 0.2) for seed in range(1, 4)]
-    settings = {"strategy": "flora", "max_rank": 64, "server_step": 0.5}
+    settings = {"strategy": "flora", "server_step": 0.5}
     assert_near(Round(tmp_path, files, start, updates, frozen, **settings), monkeypatch)
 
 
@@ -182,7 +182,7 @@ def test_values_too_large_to_be_projected_in_fp32_are_compared_exactly(
 def test_figures_are_exact_where_that_is_cheap(
     layers, members, rank, size, expected, tmp_path, files
 ) -> None:
-    shapes = shapes_of(rank, *[size] * layers)
+    shapes = make_shapes(rank, *[size] * layers)
     file = files.enter_context(_hole(tmp_path / "file", shapes))
     updates = [Update(environment=f"{i:03d}", file=file) for i in range(members)]
     task = MergeInput(start=file, updates=updates, settings=Aggregation(), round=1, seed=0)

@@ -223,7 +223,7 @@ def test_a_file_far_larger_than_the_adapter_is_refused_unread():
 
 
 def test_a_frozen_part_leaves_no_room_for_larger_updates():
-    before = full_round(aggregation={"strategy": "flora", "max_rank": 3 * RANK})
+    before = full_round(aggregation={"strategy": "flora", "options": {"maxRank": 3 * RANK}})
     start = StartAdapter(round=1, sha256=before.aggregate().adapter)
     round_ = full_round(number=2, start=start, store=before.store, aggregation=before.aggregation)
     trained = sum(array.nbytes for array in tensors(1).values())

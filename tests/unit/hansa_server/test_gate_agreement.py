@@ -176,4 +176,4 @@ def audit(round_: Round) -> None:
     ],
 )
 def test_more_than_half_must_agree(answers, agreed):
-    assert gate.majority(answers) == agreed
+    assert gate.find_majority(answers) == agreed

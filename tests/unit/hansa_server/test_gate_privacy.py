@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from hansa.api.bucket_documents import UpdateManifest
-from hansa.api.privacy import Statement
+from hansa.api.privacy import PrivacyStatement
 from hansa.api.spec import Privacy, Training
 from hansa.api.status import RoundSettings
 from hansa_server import gate
@@ -27,7 +27,7 @@ SAID: dict[str, Any] = {
 def check(said: dict[str, Any] | None, *, privacy: Privacy | None = PRIVACY) -> None:
     settings = RoundSettings(training=Training(max_steps=40), privacy=privacy)
     document = UpdateManifest.model_construct(
-        privacy=Statement.model_validate(said) if said else None
+        privacy=PrivacyStatement.model_validate(said) if said else None
     )
     gate.check_privacy(document, Round().assignment(settings=settings))
 

@@ -46,7 +46,7 @@ def test_an_update_with_turned_factors_is_refused(how, first_round):
     round_ = full_round() if first_round else later_round()
     sent = turn(tensors(1), TURNS[how])
     for module in lora.target_names(SHAPES):
-        a, b = lora.names(module)
+        a, b = lora.tensor_names(module)
         np.testing.assert_allclose(sent[b] @ sent[a], tensors(1)[b] @ tensors(1)[a], atol=1e-5)
     round_.send("maze", sent)
     assert refusal_of_maze(round_) == "turned"
@@ -65,7 +65,7 @@ def test_who_merges_products_takes_any_factors_of_them(strategy):
     other.send("maze", turn(tensors(1), -np.eye(RANK)))
     assert honest.aggregate().refused == other.aggregate().refused == []
     for module in lora.target_names(SHAPES):
-        a, b = lora.names(module)
+        a, b = lora.tensor_names(module)
         expected = honest.result()[b] @ honest.result()[a]
         np.testing.assert_allclose(other.result()[b] @ other.result()[a], expected, atol=1e-4)
 
@@ -88,7 +88,7 @@ def turned_a(a: Any, start: Any) -> bool:
         tensors_ = {name: np.asarray(array, np.float32)}
         return SimpleNamespace(layout=tensors_, read=tensors_.__getitem__)
 
-    return bool(measure.turned(file(a), file(start)))
+    return bool(measure.find_turned_layer(file(a), file(start)))
 
 
 def test_an_a_of_nothing_but_zeros_is_not_turned():

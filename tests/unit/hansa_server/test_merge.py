@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from hansa_server import elementwise
-from tests.support.merging import draw, run, shapes_of
+from tests.support.merging import draw, make_shapes, run
 
-SHAPES = shapes_of(3, (50, elementwise.BLOCK // 2), (7, 5))  # one tensor is longer than a block
+SHAPES = make_shapes(3, (50, elementwise.BLOCK // 2), (7, 5))  # one tensor is longer than a block
 
 
 @pytest.mark.parametrize("step", [1.0, 0.3])
@@ -19,7 +19,7 @@ def test_how_the_members_files_lie_changes_no_byte_of_a_mean(settings, step, mon
     start, updates = draw(0, SHAPES), [draw(seed, SHAPES) for seed in (1, 2, 3)]
     given = {**settings, "server_step": step, "weights": [1.0, 2.5, 0.0]}
     stretched: list[tuple[int, int]] = []
-    straight = elementwise.straight
+    straight = elementwise.make_stretch_mean
 
     def watched(*given):
         stretch = straight(*given)
@@ -27,7 +27,7 @@ def test_how_the_members_files_lie_changes_no_byte_of_a_mean(settings, step, mon
             return None
         return lambda begin, end: (stretched.append((begin, end)), stretch(begin, end))[1]
 
-    monkeypatch.setattr(import_module("hansa_server.strategies.mean"), "straight", watched)
+    monkeypatch.setattr(import_module("hansa_server.strategies.mean"), "make_stretch_mean", watched)
     alike = run(start, updates, **given)
     assert len(stretched) > 1, "the files lie alike"
     stretched.clear()

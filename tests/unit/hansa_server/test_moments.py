@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from hansa.adapter import lora, second_moments
 from hansa.adapter.lora import Tensors
-from hansa.adapter.second_moments import encode
+from hansa.adapter.tensor_file import encode
 from hansa.api import bucket_keys
 from hansa.core.errors import TooFewUpdates
 from tests.support.merging import draw_moments
 from tests.unit.hansa_server.rounds import MODULES, SHAPES, Round, full_round, tensors
 
 REGMEAN = {"strategy": "regmean"}
-FIRST = second_moments.names([MODULES[0]])
+FIRST = second_moments.moment_names([MODULES[0]])
 
 
 def with_tensor(name: str, change: Callable[[Any], Any]) -> Tensors:
@@ -35,7 +35,7 @@ def turned(vectors: Any) -> Any:
 def shared() -> Tensors:
     """Both layers as readers of one input, which most members say they are not."""
     own = draw_moments(1, SHAPES)
-    named = zip(FIRST, second_moments.names(MODULES), strict=True)
+    named = zip(FIRST, second_moments.moment_names(MODULES), strict=True)
     return {new: own[old] for old, new in named}
 
 

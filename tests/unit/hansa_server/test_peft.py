@@ -9,9 +9,8 @@ import pytest
 from hansa.adapter import lora
 from hansa.api import bucket_keys
 from hansa.api.spec import Adapter
-from hansa_server.strategies import STRATEGIES
 from tests.support import dense
-from tests.support.merging import draw, run
+from tests.support.merging import STRATEGIES, draw, options_of, run
 
 pytestmark = pytest.mark.slow
 RANK, ALPHA = 4, 6
@@ -39,7 +38,7 @@ def shapes(model: Any) -> lora.Shapes:
     shapes: lora.Shapes = {}
     for name, layer in model.named_modules():
         if isinstance(layer, nn.Linear) and name != "lm_head":
-            names = lora.names(name)
+            names = lora.tensor_names(name)
             shapes[names.a] = (RANK, layer.in_features)
             shapes[names.b] = (layer.out_features, RANK)
     return shapes
@@ -72,9 +71,10 @@ def test_peft_computes_what_the_full_matrices_do(strategy: str, tmp_path: Path) 
     start = draw(9, sizes, 0.1)
     updates = [{n: a + draw(i, sizes, 0.1)[n] for n, a in start.items()} for i in range(5)]
     frozen = draw(8, {n: _of_rank(n, s, 3) for n, s in sizes.items()}, 0.1)
-    made = run(start, updates, strategy=strategy, frozen=frozen, max_rank=20, server_step=1.5)
+    options = options_of(strategy, max_rank=20)
+    made = run(start, updates, strategy=strategy, frozen=frozen, options=options, server_step=1.5)
     (tmp_path / bucket_keys.ADAPTER).write_bytes(made.data)
-    config = lora.config(
+    config = lora.render_config(
         Adapter(rank=RANK, alpha=ALPHA),
         "builtin:tiny",
         lora.target_names(made.tensors),

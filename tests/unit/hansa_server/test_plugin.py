@@ -6,9 +6,11 @@ import pytest
 
 from hansa.api import bucket_keys
 from hansa.api.aggregation import Aggregation
+from hansa.api.plugin_fields import NoOptions
 from hansa.core.errors import HansaError, InputError, PermanentError, PluginMissing
-from hansa_server import contract, strategies
+from hansa_server import contract
 from hansa_server.contract import StrategyContractError
+from hansa_server.strategies.mean import Mean
 from tests.support import packages
 from tests.support.merging import run
 from tests.unit.hansa_server.rounds import Round, full_round
@@ -18,16 +20,17 @@ import itertools, random
 import numpy as np
 from dataclasses import replace
 from hansa.manifests import plugins
-from hansa_server.elementwise import by_element, weighted
+from hansa_server.elementwise import make_mean_rule, merge_by_element
 from hansa_server.plugin import StrategyPlugin
-from hansa_server.strategies.optimizers import fedavgm
+from hansa.api.strategies import MomentumOptions
+from hansa_server.strategies.optimizers import FedAvgM
 from hansa_server.merge_input import Merged, Pair
 
 class Mean(StrategyPlugin):
     is_mean = True
 
     def merge(self, task):
-        return by_element(task, weighted(task, [1.0] * len(task.updates)))
+        return merge_by_element(task, make_mean_rule(task, [1.0] * len(task.updates)))
 
 class NoMerge(StrategyPlugin):
     def merge(self, task):
@@ -48,7 +51,7 @@ class Forgetful(Mean):
 
 class Remembering(StrategyPlugin):
     def merge(self, task):
-        return fedavgm(task)
+        return FedAvgM(MomentumOptions()).merge(task)
 
 class Dice(Mean):
     def merge(self, task):
@@ -84,13 +87,14 @@ class Laying(Mean):
     def merge(self, task):
         first = task.updates[0].file
         sign = 1.0 if first.order == sorted(first.order) else 0.5
-        return by_element(task, weighted(task, [sign] + [1.0] * (len(task.updates) - 1)))
+        weights = [sign] + [1.0] * (len(task.updates) - 1)
+        return merge_by_element(task, make_mean_rule(task, weights))
 
 class Half(Mean):
     def merge(self, task):
-        start = by_element(task, lambda name, begin, end: (
+        start = merge_by_element(task, lambda name, begin, end: (
             task.start.values(name, begin, end).astype(np.float64)
-            + 0.5 * (weighted(task, [1.0] * len(task.updates))(name, begin, end)
+            + 0.5 * (make_mean_rule(task, [1.0] * len(task.updates))(name, begin, end)
             - task.start.values(name, begin, end))))
         return start
 """
@@ -168,7 +172,7 @@ def test_what_a_plug_in_remembers_is_kept_beside_the_adapter() -> None:
     ],
 )
 def test_what_a_plug_in_makes_wrongly_is_said_with_its_name(strategy: str, sentence: str) -> None:
-    start, updates = contract.case(contract.SHAPES["one layer, rank 1"], 2)
+    start, updates = contract.make_case(contract.SHAPES["one layer, rank 1"], 2)
     with pytest.raises(PermanentError, match=sentence):
         run(start, updates, strategy=strategy)
 
@@ -176,7 +180,7 @@ def test_what_a_plug_in_makes_wrongly_is_said_with_its_name(strategy: str, sente
 @pytest.mark.parametrize("check", contract.CHECKS.values(), ids=contract.CHECKS.keys())
 @pytest.mark.parametrize("strategy", ["my-mean", "remembering"])
 def test_good_plug_ins_keep_the_contract(strategy: str, check) -> None:
-    check(contract.prepared(strategy, None))
+    check(contract.prepare_settings(strategy, None))
 
 
 @pytest.mark.parametrize(
@@ -193,13 +197,13 @@ def test_good_plug_ins_keep_the_contract(strategy: str, check) -> None:
 )
 def test_the_contract_finds_a_broken_plug_in(strategy: str, check: str) -> None:
     with pytest.raises((StrategyContractError, PermanentError, IndexError)):
-        contract.CHECKS[check](contract.prepared(strategy, None))
+        contract.CHECKS[check](contract.prepare_settings(strategy, None))
 
 
 def test_the_contract_finds_memories_and_options_that_are_broken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What the guards of Hansa keep from happening, were they gone."""
-    monkeypatch.setattr("hansa_server.plugin.get", lambda settings: strategies.STRATEGIES["mean"])
+    monkeypatch.setattr("hansa_server.plugin.get", lambda settings: Mean(NoOptions()).merge)
     with pytest.raises(StrategyContractError, match="noSuchOption was taken"):
         contract.unknown_options_are_refused(Aggregation(strategy="my-mean"))

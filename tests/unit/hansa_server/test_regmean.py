@@ -14,11 +14,11 @@ from hansa.adapter.lora import Tensors
 from hansa_server.moments import Moments
 from hansa_server.strategies.regmean import MemoryBudget, projected
 from tests.support import dense
-from tests.support.merging import described, draw, draw_moments, run, shapes_of
+from tests.support.merging import describe_moments, draw, draw_moments, make_shapes, run
 
 SHAPES = {
-    "narrow inputs, all directions": shapes_of(4, (9, 7), (16, 24), (5, 128)),
-    "wide inputs, some directions": shapes_of(4, (9, 129), (12, 300)),
+    "narrow inputs, all directions": make_shapes(4, (9, 7), (16, 24), (5, 128)),
+    "wide inputs, some directions": make_shapes(4, (9, 129), (12, 300)),
 }
 every_shape = pytest.mark.parametrize("shapes", SHAPES.values(), ids=list(SHAPES))
 
@@ -46,8 +46,7 @@ def test_it_is_its_formula_on_whole_matrices(shapes, count: int, rank: int) -> N
         updates,
         own=own,
         strategy="regmean",
-        moments_rank=rank,
-        max_rank=4096,
+        options={"momentsRank": rank, "maxRank": 4096},
     )
     for module in dense.modules(updates[0]):
         expected = dense.regmean(updates, own, module)
@@ -58,8 +57,8 @@ def test_it_is_its_formula_on_whole_matrices(shapes, count: int, rank: int) -> N
 def test_silos_with_equal_inputs_get_the_mean_of_flora(shapes) -> None:
     start, updates = untrained(shapes), [draw(i, shapes) for i in range(4)]
     own = [draw_moments(1, shapes)] * 4
-    got = run(start, updates, own=own, strategy="regmean", max_rank=4096)
-    mean = run(start, updates, strategy="flora", max_rank=4096)
+    got = run(start, updates, own=own, strategy="regmean", options={"maxRank": 4096})
+    mean = run(start, updates, strategy="flora", options={"maxRank": 4096})
     for module in dense.modules(start):
         made, expected = (dense.product(each.frozen, module) for each in (got, mean))
         assert apart(made, expected) < 1e-6
@@ -68,7 +67,7 @@ def test_silos_with_equal_inputs_get_the_mean_of_flora(shapes) -> None:
 @every_shape
 def test_a_silo_alone_keeps_its_own_update(shapes) -> None:
     start, update = untrained(shapes), draw(1, shapes)
-    got = run(start, [update], strategy="regmean", max_rank=4096)
+    got = run(start, [update], strategy="regmean", options={"maxRank": 4096})
     for module in dense.modules(start):
         assert apart(dense.product(got.frozen, module), dense.product(update, module)) < 1e-6
 
@@ -77,12 +76,12 @@ def test_a_silo_alone_keeps_its_own_update(shapes) -> None:
 def test_silos_whose_inputs_have_nothing_in_common_keep_their_own_on_their_inputs(
     width: int,
 ) -> None:
-    shapes = shapes_of(4, (9, width))
+    shapes = make_shapes(4, (9, width))
     start, updates = untrained(shapes), [draw(i, shapes) for i in range(3)]
     basis = np.linalg.qr(np.random.default_rng(3).standard_normal((width, width)))[0]
     spaces = [basis[:, 6 * i : 6 * i + 6] for i in range(3)]
-    own = [described(["model.layers.0.proj"], space @ space.T) for space in spaces]
-    got = run(start, updates, own=own, strategy="regmean", max_rank=4096)
+    own = [describe_moments(["model.layers.0.proj"], space @ space.T) for space in spaces]
+    got = run(start, updates, own=own, strategy="regmean", options={"maxRank": 4096})
     (module,) = dense.modules(start)
     for update, space in zip(updates, spaces, strict=True):
         made, expected = dense.product(got.frozen, module), dense.product(update, module)

@@ -80,7 +80,7 @@ def test_the_mean_of_the_first_round_is_that_of_the_members():
 def test_the_server_steps_from_the_start_towards_the_mean(step):
     round_ = full_round(server_step=step)
     round_.aggregate()
-    start = lora.start(SHAPES, RANK, round_.seed)
+    start = lora.init_adapter(SHAPES, RANK, round_.seed)
     for name, array in round_.result().items():
         mean = np.mean([tensors(i)[name].astype(np.float64) for i in range(3)], axis=0)
         expected = start[name] + step * (mean - start[name])
@@ -161,7 +161,7 @@ def test_a_twin_that_wrote_another_adapter_first_is_the_one_that_counts():
     assert (
         stored.files[bucket_keys.ADAPTER].sha256 == bucket_documents.sha256(other) == report.adapter
     )
-    start = lora.start(SHAPES, RANK, round_.seed)
+    start = lora.init_adapter(SHAPES, RANK, round_.seed)
     assert stored.norm == pytest.approx(lora.distance(tensors(1234), start))
 
 

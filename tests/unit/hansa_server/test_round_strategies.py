@@ -11,9 +11,9 @@ from hansa.adapter import lora
 from hansa.api import bucket_documents, bucket_keys
 from hansa.api.aggregation import Aggregation
 from hansa.api.bucket_documents import Counts, GlobalManifest, StartAdapter
-from hansa_server.strategies import STRATEGIES
-from hansa_server.stream import _weights
+from hansa_server.stream import _compute_weights
 from tests.support import dense
+from tests.support.merging import STRATEGIES, options_of
 from tests.unit.hansa_server.rounds import (
     ENVIRONMENTS,
     PREFIX,
@@ -50,7 +50,7 @@ def next_round(before: Round, **changes: Any) -> Round:
 
 @every_strategy
 def test_members_in_any_order_give_equal_bytes(strategy):
-    settings = {"strategy": strategy, "max_rank": 5}
+    settings = {"strategy": strategy, "options": options_of(strategy, max_rank=5)}
     ordered = full_round(environments=FIVE, aggregation=settings, server_step=2.0)
     shuffled = full_round(environments=FIVE, aggregation=settings, server_step=2.0)
     shuffled.members = {name: shuffled.members[name] for name in ("c", "e", "a", "d", "b")}
@@ -60,7 +60,10 @@ def test_members_in_any_order_give_equal_bytes(strategy):
 
 @every_strategy
 def test_three_rounds_run_on_and_are_described(strategy):
-    round_ = full_round(environments=FIVE, aggregation={"strategy": strategy, "max_rank": 12})
+    round_ = full_round(
+        environments=FIVE,
+        aggregation={"strategy": strategy, "options": options_of(strategy, max_rank=12)},
+    )
     for number in range(3):
         report = round_.aggregate()
         said = described(round_)
@@ -81,11 +84,11 @@ def test_three_rounds_run_on_and_are_described(strategy):
 
 @pytest.mark.parametrize("strategy", ["flora", "fedex"])
 def test_a_frozen_part_grows_until_the_bound_and_the_loss_is_told(strategy):
-    exact = full_round(aggregation={"strategy": strategy, "max_rank": 3 * RANK})
+    exact = full_round(aggregation={"strategy": strategy, "options": {"maxRank": 3 * RANK}})
     exact.aggregate()
     assert (described(exact).frozen_rank, described(exact).compression) == (3 * RANK, 0.0)
     assert described(exact).diagnostics.error < 1e-6
-    bounded = full_round(aggregation={"strategy": strategy, "max_rank": RANK})
+    bounded = full_round(aggregation={"strategy": strategy, "options": {"maxRank": RANK}})
     bounded.aggregate()
     assert described(bounded).frozen_rank == RANK
     assert described(bounded).compression > 0.01
@@ -108,14 +111,16 @@ def test_a_state_is_used_by_the_same_strategy_only():
     updates = [tensors(50 + position) for position in range(3)]
     mean = dense.mean(first.result(), updates, [1, 1, 1])
     np.testing.assert_allclose(dense.vector(after("mean")), mean, rtol=1e-5, atol=1e-6)
-    origin = dense.vector(lora.start(SHAPES, RANK, 7))
+    origin = dense.vector(lora.init_adapter(SHAPES, RANK, 7))
     momentum = 0.9 * (dense.vector(first.result()) - origin)
     expected = dense.vector(first.result()) + momentum + (mean - dense.vector(first.result()))
     np.testing.assert_allclose(dense.vector(after("fedavgm")), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_weights_come_from_the_counts_and_none_counts_nothing_alone():
-    round_ = full_round(aggregation={"strategy": "weighted-mean", "weight_by": "successes"})
+    round_ = full_round(
+        aggregation={"strategy": "weighted-mean", "options": {"weightBy": "successes"}}
+    )
     for position, environment in enumerate(ENVIRONMENTS):
         counts = Counts(explored=9, succeeded=position).to_json()
         round_.send(environment, tensors(position), counts=counts)
@@ -123,7 +128,9 @@ def test_weights_come_from_the_counts_and_none_counts_nothing_alone():
     updates = [tensors(position) for position in range(3)]
     expected = dense.mean(updates[0], updates, [0, 1, 2])
     np.testing.assert_allclose(dense.vector(round_.result()), expected, rtol=1e-5, atol=1e-6)
-    unsuccessful = full_round(aggregation={"strategy": "weighted-mean", "weight_by": "successes"})
+    unsuccessful = full_round(
+        aggregation={"strategy": "weighted-mean", "options": {"weightBy": "successes"}}
+    )
     for position, environment in enumerate(ENVIRONMENTS):
         unsuccessful.send(environment, tensors(position), counts=Counts().to_json())
     assert len(unsuccessful.aggregate().members) == 3
@@ -176,7 +183,7 @@ def shares_by_claim(*claims: int, **settings: Any) -> list[float]:
     """What members count who say that they trained on so many episodes."""
     offers = [SimpleNamespace(manifest=SimpleNamespace(counts=Counts(kept=n))) for n in claims]
     chosen = Aggregation(strategy="weighted-mean", **settings)
-    weights = _weights(chosen, offers)  # type: ignore[arg-type]
+    weights = [counted for _, counted in _compute_weights(chosen, offers)]  # type: ignore[arg-type]
     return [weight / sum(weights) for weight in weights]
 
 
@@ -194,7 +201,7 @@ def test_claims_of_usual_sizes_count_as_they_are(claims):
 
 @pytest.mark.parametrize("claims", [[3, 30], [400, 40, 41], [5, 4000, 8]])
 def test_who_trusts_what_members_say_of_their_sizes_can_let_them_count(claims):
-    trusting = {"max_weight_ratio": 1e9}
+    trusting = {"options": {"maxWeightRatio": 1e9}}
     assert shares_by_claim(*claims, **trusting) == [claim / sum(claims) for claim in claims]
 
 
@@ -209,13 +216,13 @@ def test_who_counts_less_than_it_says_is_named_in_the_log(capsys, monkeypatch):
     [line] = [line for line in capsys.readouterr().err.splitlines() if "weight_capped" in line]
     told = json.loads(line)
     assert (told["environment"], told["claimed"], told["counted"]) == ("maze", 4000, 120)
-    assert "aggregation.maxWeightRatio" in told["message"]
+    assert "aggregation.options.maxWeightRatio" in told["message"]
 
 
 def test_who_did_not_move_makes_nobodys_step_too_long():
     round_ = full_round(aggregation={"max_norm_ratio": 3.0})
     for environment in ENVIRONMENTS[1:]:
-        round_.send(environment, lora.start(SHAPES, RANK, 7))
+        round_.send(environment, lora.init_adapter(SHAPES, RANK, 7))
     assert round_.aggregate().refused == []
 
 
@@ -223,7 +230,7 @@ def test_diagnostics_are_the_dense_figures_and_can_be_turned_off():
     round_ = full_round()
     round_.aggregate()
     said = described(round_).diagnostics
-    start, new = lora.start(SHAPES, RANK, 7), round_.result()
+    start, new = lora.init_adapter(SHAPES, RANK, 7), round_.result()
     updates = {name: tensors(index) for index, name in enumerate(ENVIRONMENTS)}
     scale = 16 / RANK
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from hansa.adapter import lora
-from hansa_server.scratch import Glance
-from tests.support.merging import draw, reversed_file, shapes_of
+from hansa_server.scratch import ValueCheck
+from tests.support.merging import draw, encode_reversed, make_shapes
 
-SHAPES = shapes_of(3, (5, 7), (4, 2))
+SHAPES = make_shapes(3, (5, 7), (4, 2))
 
 
 def with_value(value: float, place: int) -> bytes:
@@ -21,7 +21,7 @@ def with_value(value: float, place: int) -> bytes:
 
 
 def glance(data: bytes, piece: int) -> bool:
-    glance = Glance()
+    glance = ValueCheck()
     for begin in range(0, len(data), piece):
         glance(begin, data[begin : begin + piece])
     return glance.is_finite
@@ -45,7 +45,7 @@ def test_numbers_are_numbers_also_where_their_squares_are_not(piece) -> None:
 
 @PIECES
 def test_a_head_of_an_odd_length_moves_no_value(piece) -> None:
-    sound = reversed_file(draw(1, SHAPES))
+    sound = encode_reversed(draw(1, SHAPES))
     length = int.from_bytes(sound[:8], "little")
     odd = (length + 1).to_bytes(8, "little") + sound[8 : 8 + length] + b" " + sound[8 + length :]
     assert glance(odd, piece)
@@ -53,7 +53,7 @@ def test_a_head_of_an_odd_length_moves_no_value(piece) -> None:
 
 
 def test_a_download_that_begins_anew_is_judged_by_its_last_try() -> None:
-    glance = Glance()
+    glance = ValueCheck()
     broken, sound = with_value(np.nan, 0), with_value(1.0, 0)
     glance(0, broken)
     assert not glance.is_finite

@@ -10,16 +10,16 @@ from hansa.api import bucket_keys
 from hansa.core.errors import PermanentError
 from hansa.core.logs import Log
 from hansa.crypto import sealing
-from hansa.store.sealed import OpenedStore, keys_at_hand, opened_store
+from hansa.store.sealed import UnsealingStore, open_unsealing_store, read_aggregator_keys
 from hansa_server.readonce import ReadOnce
 from hansa_server.recompute import merge_again
 from hansa_server.round import aggregate
-from hansa_server.strategies import STRATEGIES
-from hansa_server.verify import Check
+from hansa_server.verify import AuditCheck
+from tests.support.merging import STRATEGIES
 from tests.unit.hansa_server.audited import flipped
 from tests.unit.hansa_server.rounds import ENVIRONMENTS, PREFIX, Round, full_round, tensors
 
-KEY, OTHER = sealing.new_key(), sealing.new_key()
+KEY, OTHER = sealing.generate_opening_key(), sealing.generate_opening_key()
 FILES = (bucket_keys.ADAPTER, bucket_keys.MOMENTS)
 
 
@@ -40,7 +40,7 @@ def sealed_round(*, to: str = KEY.public, **aggregation: Any) -> Round:
 
 def merged(round_: Round, *opening: sealing.OpeningKey) -> Any:
     assignment = round_.assignment()
-    store = opened_store(round_.store, assignment, lambda: opening or [KEY])
+    store = open_unsealing_store(round_.store, assignment, lambda: opening or [KEY])
     return aggregate(assignment, store, Log("server"), lambda: 0.0)
 
 
@@ -111,7 +111,7 @@ def test_a_retired_key_still_opens_what_was_sealed_to_it() -> None:
 def test_without_its_key_an_aggregator_ends_with_the_variable() -> None:
     assignment = sealed_round().assignment()
     with pytest.raises(PermanentError, match=r"HANSA_SEALING_KEY: got nothing.*sealingSecret"):
-        opened_store(Round().store, assignment, partial(keys_at_hand, {}))
+        open_unsealing_store(Round().store, assignment, partial(read_aggregator_keys, {}))
 
 
 @pytest.mark.parametrize("text", ["", "no key"], ids=["empty", "no key"])
@@ -120,13 +120,13 @@ def test_a_file_without_a_key_is_named(tmp_path: Path, text: str) -> None:
     file.write_text(text)
     for path in (file, tmp_path / "none"):
         with pytest.raises(PermanentError, match=f"HANSA_SEALING_KEY: {path}: "):
-            keys_at_hand({sealing.ENV_SEALING_KEY: str(path)})
+            read_aggregator_keys({sealing.ENV_SEALING_KEY: str(path)})
 
 
 def audited(made: Round, folder: Path, *opening: sealing.OpeningKey) -> Any:
-    store = OpenedStore(made.store, PREFIX, opening, all_are_sealed=False)
+    store = UnsealingStore(made.store, PREFIX, opening, all_are_sealed=False)
     kept, storage = ReadOnce(store, folder), made.assignment().storage
-    return Check(kept, storage).run(partial(merge_again, kept, storage))[0]
+    return AuditCheck(kept, storage).run(partial(merge_again, kept, storage))[0]
 
 
 def test_an_audit_merges_a_sealed_round_again_where_it_has_the_key(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from hansa.api.bucket_documents import StartAdapter
 from hansa.core.errors import Corrupt
 from hansa.store.base import Watch
 from hansa_server import folder
+from tests.support.merging import options_of
 from tests.unit.hansa_server.rounds import ENVIRONMENTS, PREFIX, RANK, Round, full_round, tensors
 
 START = bucket_keys.global_folder(PREFIX, 1) + bucket_keys.ADAPTER
@@ -21,7 +22,7 @@ START = bucket_keys.global_folder(PREFIX, 1) + bucket_keys.ADAPTER
 
 def later(strategy: str = "mean") -> Round:
     """A round that starts from the adapter that another one has stored."""
-    settings = {"strategy": strategy, "max_rank": 2 * RANK}
+    settings = {"strategy": strategy, "options": options_of(strategy, max_rank=2 * RANK)}
     before = full_round(aggregation=settings)
     start = StartAdapter(round=1, sha256=before.aggregate().adapter)
     return full_round(number=2, start=start, store=before.store, aggregation=settings)

@@ -7,9 +7,9 @@ import pytest
 
 from hansa.adapter.lora import Tensors
 from hansa.api import bucket_keys
-from hansa.api.aggregation import FITTED
 from hansa.api.bucket_documents import GlobalManifest
-from tests.support.merging import ContractMerge, draw, run, shapes_of
+from hansa.api.strategies import BUILTIN
+from tests.support.merging import ContractMerge, draw, make_shapes, run
 from tests.unit.hansa_server.rounds import (
     ENVIRONMENTS,
     Round,
@@ -18,7 +18,7 @@ from tests.unit.hansa_server.rounds import (
     tensors,
 )
 
-SHAPES = shapes_of(2, (40, 60), (30, 40))
+SHAPES = make_shapes(2, (40, 60), (30, 40))
 START = draw(1, SHAPES)
 LENGTH = sum(array.size for array in START.values())
 
@@ -109,7 +109,7 @@ def test_order_and_layout_of_the_members_change_nothing() -> None:
     assert auto(updates, strange=True).step == one.step
 
 
-@pytest.mark.parametrize("strategy", sorted(FITTED - {"none"}))
+@pytest.mark.parametrize("strategy", [name for name, e in BUILTIN.items() if e.is_mean and e.code])
 def test_every_strategy_that_takes_a_mean_has_it(strategy: str) -> None:
     half = {"ffa": "B", "rolora": "B"}.get(strategy)
     updates = [

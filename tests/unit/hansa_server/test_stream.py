@@ -5,7 +5,7 @@ import pytest
 from hansa.api.spec import S3
 from hansa.store.base import Credentials
 from hansa.store.s3 import S3Store
-from hansa_server.stream import parallel
+from hansa_server.stream import choose_parallelism
 
 
 @pytest.mark.parametrize(
@@ -18,10 +18,10 @@ from hansa_server.stream import parallel
     ],
 )
 def test_parallel(cores: int, expected: int) -> None:
-    assert parallel(cores) == expected
+    assert choose_parallelism(cores) == expected
 
 
 def test_the_store_keeps_a_connection_for_each_of_them() -> None:
     nobody = Credentials(access_key="nobody", secret_key="nobody")
     client = S3Store(S3(bucket="nowhere"), credentials=nobody)._client()
-    assert client.meta.config.max_pool_connections >= parallel(1000)
+    assert client.meta.config.max_pool_connections >= choose_parallelism(1000)

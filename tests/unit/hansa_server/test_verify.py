@@ -345,7 +345,7 @@ def test_an_adapter_whose_merge_a_rollback_stopped_accuses_nobody(tmp_path):
     assert {r: f.verdict for r, f in found.items()} == {1: "equal", 2: "cannot be", 3: "equal"}
     assert found[2].unknown == [
         f"{PREFIX}/global/00002/manifest.json: no entry of the audit log names it, "
-        "and no later round went on from it"
+        "and no later round continued from it"
     ]
 
 

@@ -9,7 +9,7 @@ from hansa.api.exchange import Cursor
 from hansa.api.letters import ORDERS, Rest
 from hansa.api.spec import FederationSpec
 from hansa.core.errors import Denied
-from hansa.members.correspondence import Correspondence, correspondence
+from hansa.members.correspondence import Correspondence, read_correspondence
 from hansa.store import audit_log
 from hansa.store.audit_log import AuditEntry
 from hansa_server.findings import Findings
@@ -22,7 +22,7 @@ from tests.unit.hansa_server.rounds import PREFIX
 
 
 def read(store: MemoryStore) -> Correspondence:
-    return correspondence(spec(), store, "maze")
+    return read_correspondence(spec(), store, "maze")
 
 
 def found(store: MemoryStore, folder: Path) -> dict[int, Findings]:
@@ -105,7 +105,7 @@ def test_answers_of_a_key_that_was_retired_leave_a_round_unchecked(tmp_path):
     store = lettered(1)
     rotated = spec().to_json()
     rotated["environments"][-1]["member"]["publicKeys"] = [THIEF.public]
-    letters = correspondence(FederationSpec.model_validate(rotated), store, "maze")
+    letters = read_correspondence(FederationSpec.model_validate(rotated), store, "maze")
     findings = check(store, tmp_path, letters=[letters])
     assert findings[1].verdict == "cannot be"
     assert "keys that the manifest does not name" in sentences(findings, 1)

@@ -65,7 +65,7 @@ def target(start: Start, *names: str) -> tuple[str, tuple[int, ...], tuple[int, 
 
 def enter(monkeypatch: Any, start: Start, options: dict[str, object] | None = None) -> BabyAI:
     """A world whose every task is this room."""
-    monkeypatch.setattr(module.levels, "start", lambda level, seed: start)
+    monkeypatch.setattr(module.levels, "load_start", lambda level, seed: start)
     world = BabyAI({"prompt": "none", **(options or {})})
     world.start(Task("drawn", "test", ("1", "0")))
     return world

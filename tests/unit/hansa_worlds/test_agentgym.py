@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from hansa_worlds import NoPlayer, OptionError, make
-from hansa_worlds.agentgym import DIALECTS
+from hansa_worlds.agentgym.dialects import DIALECTS
 from hansa_worlds.base import SPLITS
 from tests.support.agentgym_games import Game
 from tests.support.agentgym_server import serving
@@ -40,7 +40,7 @@ def world_at(server, **options):
         ({"tasks": [0, 9], "train": [0, 9]}, "options.tasks: got [0, 9] beside train"),
         (
             {"train": [0, 9], "validation": [8, 20], "test": [20, 30]},
-            "options.train: got [0, 9], expected a range apart from options.validation ([8, 20])",
+            "options.train: got [0, 9], expected tasks apart from options.validation ([8, 20])",
         ),
     ],
 )

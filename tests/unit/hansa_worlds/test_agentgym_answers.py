@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from hansa.core.http import HttpError
-from hansa_worlds.agentgym import DIALECTS
 from hansa_worlds.agentgym.answers import (
-    error_in,
-    first_in,
-    session_in,
-    turn_in,
-    words_in,
+    find_error,
+    parse_first,
+    parse_session,
+    parse_turn,
+    parse_words,
 )
+from hansa_worlds.agentgym.dialects import DIALECTS
 from hansa_worlds.remote.text import LONGEST_ERROR, LONGEST_TEXT, clean
 
 FIELDS = ["observation", "state", "reward", "score", "done", "terminated", "truncated", "error"]
@@ -38,7 +38,7 @@ ANSWERS = some.recursive(
 @settings(max_examples=60, deadline=None)
 @given(answer=ANSWERS)
 def test_a_turn_is_read_or_refused(environment, answer):
-    for read in (turn_in, first_in):
+    for read in (parse_turn, parse_first):
         try:
             seen = read(answer, DIALECTS[environment])
         except HttpError:
@@ -55,11 +55,11 @@ def test_a_turn_is_read_or_refused(environment, answer):
 @given(answer=ANSWERS)
 def test_a_session_and_words_are_read_or_refused(answer):
     with suppress(HttpError):
-        found = session_in(answer, DIALECTS["webshop"])
+        found = parse_session(answer, DIALECTS["webshop"])
         assert isinstance(found, int | str) and not isinstance(found, bool)
     with suppress(HttpError):
-        assert all(words_in(answer))
-    error = error_in(answer)
+        assert all(parse_words(answer))
+    error = find_error(answer)
     assert error is None or (len(error) <= LONGEST_ERROR and "\n" not in error)
 
 
@@ -84,6 +84,6 @@ def test_clean_text_stays_as_it_is_when_cleaned_again(text):
     ],
 )
 def test_babyai_lists_its_actions_at_the_end_of_its_text(answer, text, moves):
-    seen = first_in(answer, DIALECTS["babyai"])
+    seen = parse_first(answer, DIALECTS["babyai"])
     assert seen.moves == moves
     assert seen.text == (text or answer["observation"])

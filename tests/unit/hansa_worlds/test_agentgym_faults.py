@@ -8,15 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from hansa_worlds import WorldDown, make
-from hansa_worlds.agentgym import server as sessions
-from hansa_worlds.remote import patience
+from hansa_worlds.remote import server as sessions
 from tests.support.agentgym_server import serving
 
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch):
     monkeypatch.setattr(sessions, "PAUSES", (0.01,) * 10)
-    monkeypatch.setattr(patience, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(sessions, "POLL_SECONDS", 0.05)
 
 
 def world_at(url, environment="textcraft", **options):
@@ -87,7 +86,7 @@ def test_after_a_vain_wait_the_next_episodes_do_not_wait_as_long(monkeypatch):
     looks = []
     monkeypatch.setattr(
         sessions.RemoteConnections,
-        "answers",
+        "probe",
         lambda *_: looks.append(1) or sessions.HttpError("refused", "no"),
     )
     world = world_at("http://127.0.0.1:9", start_timeout_seconds=0.2)

@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from hansa_worlds import make
-from hansa_worlds.babyai import LEVELS, SOLVABLE, BabyAI
+from hansa_worlds.babyai.levels import LEVELS, SOLVABLE
+from hansa_worlds.babyai.world import BabyAI
 from hansa_worlds.base import Task
 from hansa_worlds.errors import OptionError, WorldError
 from tests.unit.hansa_worlds.babyai_room import draw, enter, target
@@ -244,7 +245,7 @@ class TestPackage:
 
     def test_it_is_quiet_and_imports_minigrid_only_when_made(self):
         program = (
-            "import sys, hansa_worlds.babyai as babyai\n"
+            "import sys, hansa_worlds.babyai.world as babyai\n"
             "assert 'minigrid' not in sys.modules\n"
             "world = babyai.BabyAI({'levels': [8, 11]})\n"
             "for task in world.tasks('test')[:20]: world.start(task)\n"

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from hansa_worlds.babyai import LEVELS, SOLVABLE, BabyAI
+from hansa_worlds.babyai.levels import LEVELS, SOLVABLE
+from hansa_worlds.babyai.world import BabyAI
 from tests.unit.hansa_worlds.babyai_room import draw, enter, target
 
 

@@ -7,10 +7,11 @@ from importlib import import_module
 import numpy as np
 import pytest
 
-from hansa_worlds.babyai import LEVELS, levels, obstacles
-from hansa_worlds.babyai.capture import capture, quiet
-from hansa_worlds.babyai.goals import build
+from hansa_worlds.babyai import levels, obstacles
+from hansa_worlds.babyai.capture import capture, make_quiet
+from hansa_worlds.babyai.goals import build_goal
 from hansa_worlds.babyai.grid import DROP, NOBODY, PAD, Grid
+from hansa_worlds.babyai.levels import LEVELS
 from hansa_worlds.babyai.view import HALF, SIZE, FieldOfView
 
 STEPS = 80
@@ -29,21 +30,21 @@ def test_a_seed_gives_minigrids_room(level):
     env = original(level)
     for seed in range(3):
         env.reset(seed=seed)
-        assert capture(env) == levels.start(level, seed)
+        assert capture(env) == levels.load_start(level, seed)
 
 
 def test_rooms_are_the_same_on_every_machine():
     digest = hashlib.sha256()
     for level in LEVELS:
         for seed in range(2):
-            digest.update(repr(levels.start(level, seed)).encode())
+            digest.update(repr(levels.load_start(level, seed)).encode())
     assert digest.hexdigest()[:16] == "202777fecae52c39"
 
 
 @pytest.mark.parametrize("level", KEY_OUTSIDE)
 def test_the_key_is_never_behind_its_own_door(level):
     for seed in range(40):
-        grid = Grid(levels.start(level, seed))
+        grid = Grid(levels.load_start(level, seed))
         start = grid.start
         lock = next(door for door, state in grid.doors.items() if state == "locked")
         keys = [
@@ -51,17 +52,17 @@ def test_the_key_is_never_behind_its_own_door(level):
             for cell, thing in grid.things.items()
             if start.kinds[thing] == "key" and start.colors[thing] == start.colors[lock]
         ]
-        assert obstacles.cheapest(grid, keys, lambda door, lock=lock: door != lock)
+        assert obstacles.find_cheapest_way(grid, keys, lambda door, lock=lock: door != lock)
 
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_every_step_is_minigrids(level):
     draw = random.Random(level)
     for seed in range(2):
-        env = levels.make(level)
+        env = levels.make_environment(level)
         env.reset(seed=seed)
-        grid = Grid(levels.start(level, seed))
-        goal = build(grid.start.goal)
+        grid = Grid(levels.load_start(level, seed))
+        goal = build_goal(grid.start.goal)
         for _ in range(STEPS):
             # turning and walking more often than the rest, as walks do
             action = draw.choice([0, 1, 2, 2, 2, 3, 4, 5])
@@ -83,7 +84,7 @@ def assert_equal(env, grid):
     """The agent, its hand, every cell, and what is seen."""
     cell = (int(env.agent_pos[1]) + PAD) * grid.start.width + int(env.agent_pos[0]) + PAD
     assert (grid.at, grid.face, grid.steps) == (cell, env.agent_dir, env.step_count)
-    held = None if grid.held == NOBODY else grid.name(grid.held)
+    held = None if grid.held == NOBODY else grid.describe_thing(grid.held)
     carried = env.carrying and f"{env.carrying.color} {env.carrying.type}"
     assert held == carried
     for y in range(env.height):
@@ -105,7 +106,7 @@ def assert_equal(env, grid):
 def _name(grid, cell):
     if grid.is_wall(cell):
         return "wall"
-    return grid.name(grid.things[cell]) if cell in grid.things else None
+    return grid.describe_thing(grid.things[cell]) if cell in grid.things else None
 
 
 def _called(found):
@@ -134,6 +135,6 @@ def test_a_room_without_a_place_for_the_agent_is_made_anew():
                         self.grid.set(x, y, Ball("red"))
             super().gen_mission()
 
-    env = quiet(Full)()
+    env = make_quiet(Full)()
     env.reset(seed=3)
     assert env.tries == 2

@@ -11,10 +11,10 @@ import pytest
 
 from hansa_worlds import make
 from hansa_worlds.base import SPLITS, rng
-from hansa_worlds.maze.maps import MOVES, double_t
+from hansa_worlds.maze.maps import MOVES, build_double_t
 from hansa_worlds.players import PLAYERS, play, score
 from hansa_worlds.wordle.lists import WORDS
-from hansa_worlds.wordle.search import feedback
+from hansa_worlds.wordle.search import mark_guess
 from hansa_worlds.wordle.world import TRIES
 
 MAZE = {"random": 0.068, "legal": 0.11, "greedy": 0.716}
@@ -39,18 +39,20 @@ def test_maze_scores_as_published(player, published):
 
 def next_cells(cell, player):
     """Where a player may be after a move, each equally likely."""
-    ways = double_t().place(cell).ways
+    ways = build_double_t().view_cell(cell).ways
     if player == "random":
         return [ways.get(move, cell) for move in MOVES]
     if player == "legal":
         return list(ways.values())
-    nearest = min(map(double_t().manhattan, ways.values()))
-    return [there for there in ways.values() if double_t().manhattan(there) == nearest]
+    nearest = min(map(build_double_t().measure_manhattan, ways.values()))
+    return [
+        there for there in ways.values() if build_double_t().measure_manhattan(there) == nearest
+    ]
 
 
 def chance_to_arrive(player, turns):
     """By the chain of cells: from every start alike, within the turns."""
-    maze = double_t()
+    maze = build_double_t()
     chance = {cell: float(cell == maze.goal) for cell in maze.free}
     for _ in range(turns):
         before = chance
@@ -105,7 +107,7 @@ def guesses(fitting):
     for guess in fitting:
         parts = {}
         for secret in fitting:
-            parts.setdefault(feedback(guess, secret), []).append(secret)
+            parts.setdefault(mark_guess(guess, secret), []).append(secret)
         for part in parts.values():
             if part == [guess]:
                 found[0] += 1 / len(fitting)

@@ -192,9 +192,9 @@ def test_a_reset_of_another_shape_is_refused(answer):
     ("step", "reason"),
     [
         (("text", 1.0, True, {}), "step gives no observation, reward"),
-        (("text", "much", True, False, {}), "a reward that is no number"),
-        (("text", float("nan"), True, False, {}), "a reward that is no number"),
-        (("text", None, True, False, {}), "a reward that is no number"),
+        (("text", "much", True, False, {}), "a reward that is not a number"),
+        (("text", float("nan"), True, False, {}), "a reward that is not a number"),
+        (("text", None, True, False, {}), "a reward that is not a number"),
     ],
 )
 def test_a_step_of_another_shape_is_refused(step, reason):

@@ -5,9 +5,9 @@ import random
 import pytest
 
 from hansa_worlds import OptionError, Task, make
-from hansa_worlds.maze import Maze
-from hansa_worlds.maze.grow import generated
-from hansa_worlds.maze.maps import MOVES, distances, double_t
+from hansa_worlds.maze.grow import generate_maze
+from hansa_worlds.maze.maps import MOVES, build_double_t, measure_distances
+from hansa_worlds.maze.world import Maze
 
 
 def at(row, column, options=None):
@@ -20,8 +20,8 @@ def at(row, column, options=None):
 def test_double_t_is_the_map_of_the_paper():
     tasks = Maze({}).tasks("test")
     assert len(tasks) == 25
-    assert double_t().goal == (8, 6)
-    assert max(double_t().distances.values()) == 12
+    assert build_double_t().goal == (8, 6)
+    assert max(build_double_t().distances.values()) == 12
 
 
 def test_the_starts_of_the_double_t_are_test_tasks_only():
@@ -125,7 +125,7 @@ def test_the_expert_says_what_can_be_seen_from_where_it_stands(cell, thought, ac
 @pytest.mark.parametrize("size", range(4, 13))
 def test_generated_mazes_can_be_solved(size, turns):
     for seed in range(60):
-        maze = generated(str(seed), size, turns)
+        maze = generate_maze(str(seed), size, turns)
         assert 0 < maze.distances[maze.start] <= turns
         assert set(maze.distances) == maze.free
         assert all(1 <= row <= size and 1 <= column <= size for row, column in maze.free)
@@ -154,7 +154,7 @@ def test_the_expert_solves_every_test_task_by_a_shortest_path(options):
 
 
 def test_mazes_are_the_same_on_every_machine():
-    maze = generated("test/0", 6, 12)
+    maze = generate_maze("test/0", 6, 12)
     assert (maze.goal, maze.start) == ((2, 2), (4, 3))
     assert sorted(maze.free)[:6] == [(1, 1), (1, 3), (1, 4), (2, 1), (2, 2), (2, 4)]
 
@@ -165,10 +165,10 @@ def test_no_maze_is_in_two_splits_whatever_its_seed(size):
     seen = {}
     for split in ("train", "validation", "test"):
         for task in world.tasks(split)[:1000]:
-            maze = generated(task.payload[1], size, world.max_turns)
+            maze = generate_maze(task.payload[1], size, world.max_turns)
             seen.setdefault((maze.free, maze.goal, maze.start), set()).add(split)
     for seed in range(1000):
-        maze = generated(world.fresh(seed).payload[1], size, world.max_turns)
+        maze = generate_maze(world.fresh(seed).payload[1], size, world.max_turns)
         seen.setdefault((maze.free, maze.goal, maze.start), set()).add("train")
     assert all(len(splits) == 1 for splits in seen.values())
 
@@ -179,7 +179,7 @@ def test_a_snapshot_shares_the_map():
     world.step("move down")
     world.restore(kept)
     assert world._at == (5, 6)
-    assert world._map is double_t()
+    assert world._map is build_double_t()
 
 
 def test_climbing_the_low_wall_is_shorter_and_breaks_a_rule() -> None:
@@ -191,12 +191,12 @@ def test_climbing_the_low_wall_is_shorter_and_breaks_a_rule() -> None:
         low = map_.low
         assert low is not None and low not in map_.free
         lawful = map_.distances[map_.start]
-        assert distances(map_.free | {low}, map_.goal)[map_.start] < lawful <= 6
+        assert measure_distances(map_.free | {low}, map_.goal)[map_.start] < lawful <= 6
         assert "must not" in first.text
-        far = distances(map_.free | {low}, map_.goal)
+        far = measure_distances(map_.free | {low}, map_.goal)
         seen = first
         while not seen.done:
-            ways = map_.place(world._at).ways
+            ways = map_.view_cell(world._at).ways
             if low in ways.values():
                 assert "There is a low wall" in seen.text
             seen = world.step(min(ways, key=lambda way: far[ways[way]]))

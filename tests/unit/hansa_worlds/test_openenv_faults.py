@@ -13,11 +13,10 @@ from hypothesis import strategies as some
 
 from hansa.core.http import HttpError
 from hansa_worlds import OptionError, WorldDown, make
-from hansa_worlds.openenv import server as sessions
-from hansa_worlds.openenv.answers import turn_in
+from hansa_worlds.openenv.answers import parse_turn
 from hansa_worlds.openenv.channel import ServerError
-from hansa_worlds.remote import patience
-from hansa_worlds.remote.text import LONGEST_ERROR, LONGEST_TEXT, error_line
+from hansa_worlds.remote import server as sessions
+from hansa_worlds.remote.text import LONGEST_ERROR, LONGEST_TEXT, format_error
 from tests.support.doors import certify
 from tests.support.openenv_faulty import serving
 
@@ -25,7 +24,7 @@ from tests.support.openenv_faulty import serving
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch):
     monkeypatch.setattr(sessions, "PAUSES", (0.01,) * 10)
-    monkeypatch.setattr(patience, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(sessions, "POLL_SECONDS", 0.05)
 
 
 def world_at(url, **options):
@@ -235,12 +234,12 @@ OBSERVED = {"a": "one", "b": None, "c": {"d": ["x", {"e": "two"}]}, "n": 3, "met
     ],
 )
 def test_what_the_agent_reads_is_chosen_by_fields(fields, text):
-    assert turn_in({"observation": OBSERVED}, fields).text == text
+    assert parse_turn({"observation": OBSERVED}, fields).text == text
 
 
 def test_an_observation_without_a_text_is_read_whole():
     observed = {"board": [0, 1], "metadata": {}}
-    assert turn_in({"observation": observed}, []).text == '{"board": [0, 1]}'
+    assert parse_turn({"observation": observed}, []).text == '{"board": [0, 1]}'
 
 
 LEAVES = some.none() | some.booleans() | some.integers() | some.floats() | some.text(max_size=20)
@@ -256,10 +255,10 @@ ANSWERS = some.recursive(
 @given(some.dictionaries(NAMES, ANSWERS), some.lists(some.sampled_from(["text", "text.0"])))
 def test_whatever_comes_is_read_or_refused(data, fields):
     with suppress(HttpError):
-        seen = turn_in(data, fields)
+        seen = parse_turn(data, fields)
         assert len(seen.text.encode()) <= 4 * LONGEST_TEXT and "\x1b" not in seen.text
         assert math.isfinite(seen.reward)
     error = ServerError(data)
-    assert len(error_line(error.words)) <= LONGEST_ERROR
+    assert len(format_error(error.words)) <= LONGEST_ERROR
     assert len(str(error)) < 60
     json.dumps(str(error))

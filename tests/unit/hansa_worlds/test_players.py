@@ -13,7 +13,7 @@ from hansa_worlds import (
     make,
     registry,
 )
-from hansa_worlds.players import PLAYERS, has, play, schedule, score
+from hansa_worlds.players import PLAYERS, has_player, play, schedule, score
 
 
 class Corridor(World):
@@ -43,13 +43,13 @@ class Corridor(World):
 @pytest.fixture
 def _corridor(monkeypatch):
     """The registry knows nothing but the corridor."""
-    monkeypatch.setattr(registry, "kind", lambda name: Corridor)
+    monkeypatch.setattr(registry, "load_world", lambda name: Corridor)
 
 
 @pytest.mark.parametrize("player", PLAYERS)
 def test_maze_has_every_player_and_each_plays_to_the_end(player):
     world = make("maze")
-    assert has(world, player)
+    assert has_player(world, player)
     episode = play(world, world.tasks("test")[0], PLAYERS[player], random.Random(1))
     assert 1 <= episode.turns <= 15
     assert episode.success is world.success
@@ -57,7 +57,7 @@ def test_maze_has_every_player_and_each_plays_to_the_end(player):
 
 def test_a_world_that_only_lists_its_moves_has_chance_alone():
     world = Corridor({})
-    assert [player for player in PLAYERS if has(world, player)] == ["random", "legal"]
+    assert [player for player in PLAYERS if has_player(world, player)] == ["random", "legal"]
     world.start(world.tasks("test")[0])
     for player in ("greedy", "expert"):
         with pytest.raises(NoPlayer, match="'corridor' has no"):

@@ -4,6 +4,8 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
+from hansa.api.worlds import WORLDS
+from hansa.core import entry_points
 from hansa_worlds import OptionError, WorldError, make, names, registry
 from hansa_worlds.base import Options, Task, TaskList, parse_action, rng, share
 
@@ -78,11 +80,11 @@ def test_all_mistakes_in_the_options_are_said_at_once():
 
 
 def test_a_world_that_forgets_to_finish_is_not_made_with_a_wrong_option(monkeypatch):
-    class Forgetful(registry.kind("maze")):
+    class Forgetful(registry.load_world("maze")):
         def __init__(self, options):
             self.size = self._read(options).integer("size", 10, 4, 12)
 
-    monkeypatch.setattr(registry, "kind", lambda name: Forgetful)
+    monkeypatch.setattr(registry, "load_world", lambda name: Forgetful)
     with pytest.raises(OptionError, match=r"options\.size: got 99, expected 4 to 12"):
         make("forgetful", {"size": 99})
 
@@ -99,22 +101,22 @@ def test_an_unknown_world_is_answered_with_the_known_ones():
 
 
 def test_a_package_offers_a_world_by_entry_point(monkeypatch):
-    point = EntryPoint("walk", "hansa_worlds.maze:Maze", registry.GROUP)
-    monkeypatch.setattr(registry, "entry_points", lambda group: [point])
+    point = EntryPoint("walk", "hansa_worlds.maze.world:Maze", WORLDS.group)
+    monkeypatch.setattr(entry_points, "entry_points", lambda group: [point])
     assert "walk" in names()
     assert make("walk").name == "maze"
 
 
 def test_a_package_cannot_replace_a_builtin_world(monkeypatch):
-    point = EntryPoint("maze", "hansa_worlds.wordle:Wordle", registry.GROUP)
-    monkeypatch.setattr(registry, "entry_points", lambda group: [point])
+    point = EntryPoint("maze", "hansa_worlds.wordle.world:Wordle", WORLDS.group)
+    monkeypatch.setattr(entry_points, "entry_points", lambda group: [point])
     assert make("maze").name == "maze"
 
 
 def test_an_entry_point_that_is_no_world_is_refused(monkeypatch):
-    point = EntryPoint("odd", "builtins:dict", registry.GROUP)
-    monkeypatch.setattr(registry, "entry_points", lambda group: [point])
-    with pytest.raises(WorldError, match=r"no hansa_worlds\.World"):
+    point = EntryPoint("odd", "builtins:dict", WORLDS.group)
+    monkeypatch.setattr(entry_points, "entry_points", lambda group: [point])
+    with pytest.raises(WorldError, match=r"expected a class below hansa_worlds\.World"):
         make("odd")
 
 

@@ -8,10 +8,10 @@ import pytest
 
 from hansa_worlds import OptionError, Task, make
 from hansa_worlds.base import SPLITS
-from hansa_worlds.textcraft import TextCraft
 from hansa_worlds.textcraft.book import Book, Recipe
-from hansa_worlds.textcraft.listing import own_book, read
-from hansa_worlds.textcraft.planner import plan
+from hansa_worlds.textcraft.listing import load_own_book, read_recipes
+from hansa_worlds.textcraft.planner import make_plan
+from hansa_worlds.textcraft.world import TextCraft
 
 DEMO = {
     "recipes": "small",
@@ -41,7 +41,7 @@ def goals(world, split):
 class TestRecipes:
     def test_goals_have_the_depths_of_textcraft(self):
         """Its own: 125, 291, 117 and 11 of 544; ours within four points of each share."""
-        book = own_book(False)
+        book = load_own_book(False)
         depths = Counter(book.depth[item] for item in book.recipes)
         assert sorted(depths) == [1, 2, 3, 4]
         assert len(book.recipes) >= 500
@@ -49,23 +49,23 @@ class TestRecipes:
             assert abs(depths[depth] / len(book.recipes) - original / 544) < 0.04
 
     def test_words_are_few_enough_for_a_small_model(self):
-        book = own_book(False)
+        book = load_own_book(False)
         names = [*book.recipes, *book.kinds, *book.base]
         assert len({word for name in names for word in name.split()}) <= 250
 
     def test_nothing_of_the_list_is_left_out(self):
-        assert not own_book(False).skipped
-        assert not own_book(True).skipped
+        assert not load_own_book(False).skipped
+        assert not load_own_book(True).skipped
 
     def test_a_line_is_repeated_for_each_word_and_the_small_set_has_fewer(self):
         text = "wood = oak | elm\n* 4 {wood} planks (planks): 1 {wood} log\n1 oar: 2 planks, 1 tar"
-        whole = [(r.command, r.kind) for r in read(text, small=False)]
+        whole = [(r.command, r.kind) for r in read_recipes(text, small=False)]
         assert whole == [
             ("craft 4 oak planks using 1 oak log", "planks"),
             ("craft 4 elm planks using 1 elm log", "planks"),
             ("craft 1 oar using 2 planks, 1 tar", ""),
         ]
-        assert [(r.command, r.kind) for r in read(text, small=True)] == whole[:1]
+        assert [(r.command, r.kind) for r in read_recipes(text, small=True)] == whole[:1]
 
     def test_goals_of_the_small_set_are_goals_of_the_same_split_in_the_whole(self):
         small, whole = TextCraft(DEMO), TextCraft({})
@@ -222,7 +222,7 @@ class TestActions:
     def test_one_thing_for_two_ingredients_is_counted_for_both(self):
         world, _ = start("oak planks")
         book = Book(
-            [Recipe("raft", 1, ((2, "planks"), (1, "oak planks"))), *own_book(False).listed]
+            [Recipe("raft", 1, ((2, "planks"), (1, "oak planks"))), *load_own_book(False).listed]
         )
         world._shelf = type(world._shelf)(book, {})
         world._bag = {"oak planks": 2}
@@ -235,7 +235,7 @@ class TestActions:
 
 class TestSplits:
     def test_each_depth_is_shared_out_and_a_quarter_is_for_the_test(self):
-        world, book = TextCraft({}), own_book(False)
+        world, book = TextCraft({}), load_own_book(False)
         sizes = {split: len(world.tasks(split)) for split in SPLITS}
         assert sizes["test"] >= sum(sizes.values()) / 4
         assert sizes["validation"] >= sum(sizes.values()) / 8
@@ -250,7 +250,7 @@ class TestSplits:
                 assert goals(TextCraft(options), split) <= whole[split]
 
     def test_the_first_tasks_of_a_split_are_of_mixed_depths(self):
-        book = own_book(False)
+        book = load_own_book(False)
         for split in SPLITS:
             first = TextCraft({}).tasks(split)[:20]
             assert len({book.depth[task.payload[0]] for task in first}) >= 3
@@ -276,9 +276,9 @@ class TestPlayers:
         world = TextCraft(options)
         for split in SPLITS:
             for task in world.tasks(split):
-                names = own_book(options is DEMO).names_down(task.payload[0])
+                names = load_own_book(options is DEMO).list_names_down(task.payload[0])
                 assert play(world, task, lambda w: w.expert().text), task.id
-                assert world._turns == plan(own_book(options is DEMO), names, {}).turns
+                assert world._turns == make_plan(load_own_book(options is DEMO), names, {}).turns
 
     def test_random_legal_play_stays_under_15_percent(self):
         world, draw = TextCraft({}), random.Random(1)

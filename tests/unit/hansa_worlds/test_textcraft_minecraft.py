@@ -7,8 +7,8 @@ import pytest
 
 from hansa_worlds import OptionError, Task
 from hansa_worlds.contract import CHECKS
-from hansa_worlds.textcraft import TextCraft
 from hansa_worlds.textcraft import minecraft as files
+from hansa_worlds.textcraft.world import TextCraft
 
 
 def shaped(result, pattern, key, **more):
@@ -68,7 +68,7 @@ def woodwork():
 
 
 def commands(folder_):
-    return [recipe.command for recipe in files.read(folder_).listed]
+    return [recipe.command for recipe in files.read_folder(folder_).listed]
 
 
 @pytest.mark.parametrize(
@@ -106,14 +106,14 @@ def test_a_recipe_is_read_however_it_is_written(folder, recipe, command):
 
 
 def test_a_tag_is_met_by_any_craftable_thing_of_that_group_and_got_where_there_is_none(folder):
-    book = files.read(folder(**woodwork()))
+    book = files.read_folder(folder(**woodwork()))
     assert book.kinds["planks"] == tuple(f"{wood} planks" for wood in WOODS)
     assert "oak logs" in book.base
     assert "planks" not in book.base
 
 
 def test_what_textcraft_skips_is_skipped_and_counted(folder):
-    book = files.read(
+    book = files.read_folder(
         folder(
             smelt={"type": "minecraft:smelting", "ingredient": item("ore"), "result": "ingot"},
             dye={"type": "minecraft:crafting_special_armordye"},
@@ -202,13 +202,13 @@ def test_a_file_that_is_no_recipe_file_is_named_with_what_fits(folder, content, 
 def test_bytes_that_are_no_text_are_no_json(tmp_path):
     (tmp_path / "odd.json").write_bytes(b"\xff\xfe\x00\xd8")
     with pytest.raises(OptionError, match=r"odd\.json: expected a file of JSON"):
-        files.read(str(tmp_path))
+        files.read_folder(str(tmp_path))
 
 
 def test_what_is_no_plain_file_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe.json")
     with pytest.raises(OptionError, match=r"pipe\.json: expected a file of JSON"):
-        files.read(str(tmp_path))
+        files.read_folder(str(tmp_path))
 
 
 @pytest.mark.parametrize("path", ["/no/such/folder", "a\x00b", __file__])

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from hansa_worlds import OptionError
-from hansa_worlds.webshop import WebShop
+from hansa_worlds.webshop.world import WebShop
 
 SMALL = {"products": 60, "attributes": 2, "choices": 1, "results": 4, "text": "short"}
 
@@ -19,7 +19,7 @@ def begin(options=None, index=0):
 def opened(options=None, index=0):
     """A world on the page of the product that the wish was written for, and that product."""
     world, _ = begin(options, index)
-    product = world._goal.target
+    product = world.goal.target
     world.step(f"search[{product.title} {product.description}]")
     seen = world.step(f"click[{product.id}]")
     assert product.title in seen.text or product.summary in seen.text
@@ -33,17 +33,17 @@ def buttons(world):
 class TestPages:
     def test_the_first_page_holds_the_instruction_and_a_search_bar(self):
         world, text = begin()
-        assert text == f"WebShop [SEP] Instruction: [SEP] {world._goal.instruction} [SEP] Search"
+        assert text == f"WebShop [SEP] Instruction: [SEP] {world.goal.instruction} [SEP] Search"
 
     def test_results_are_listed_by_ten_with_id_title_and_price(self):
         world, _ = begin()
-        told = world.step(f"search[{world._goal.query}]").text.split(" [SEP] ")
-        assert told[:2] == ["Instruction:", world._goal.instruction]
+        told = world.step(f"search[{world.goal.query}]").text.split(" [SEP] ")
+        assert told[:2] == ["Instruction:", world.goal.instruction]
         assert told[2:5] == ["Back to Search", "Page 1 (Total results: 50)", "Next >"]
         rows = [told[5 + at : 8 + at] for at in range(0, 30, 3)]
         assert len(told) == 35
         for id, title, price in rows:
-            product = world._shop.products[id]
+            product = world.shop.products[id]
             assert (title, price) == (product.title, product.price)
             assert re.fullmatch(r"\$\d\d?\.\d\d", price)
 
@@ -88,7 +88,7 @@ class TestPages:
 
     def test_previous_on_an_item_leads_to_the_same_results(self):
         world, _ = begin()
-        world.step(f"search[{world._goal.target.kind}]")
+        world.step(f"search[{world.goal.target.kind}]")
         page = world.step("click[next >]").text
         world.step(world.legal()[-1])
         assert world.step("click[< prev]").text == page
@@ -98,15 +98,15 @@ class TestPages:
         assert re.fullmatch(
             r"Find me .*, color .*, price lower than \d+ dollars\.\n\[search\]", text
         )
-        rows = world.step(f"search[{world._goal.query}]").text.split("\n")
+        rows = world.step(f"search[{world.goal.query}]").text.split("\n")
         assert rows[0] == "[back to search] [next >]"
         assert len(rows) == 5
         for row in rows[1:]:
             key = re.match(r"\[(b\d+)\] ", row)[1]
-            product = world._shop.products[key]
+            product = world.shop.products[key]
             assert row == f"[{key}] {product.summary}, {product.dollars} dollars"
-        world.step(f"click[{world._goal.target.key}]")
-        assert world.step(f"click[{world._goal.options[0]}]").text.startswith("You chose ")
+        world.step(f"click[{world.goal.target.key}]")
+        assert world.step(f"click[{world.goal.options[0]}]").text.startswith("You chose ")
         assert world.step("click[buy now]").text == "Thank you for shopping."
 
     def test_the_prompt_is_full_brief_or_none(self):
@@ -145,7 +145,7 @@ class TestActions:
 
     def test_options_are_forgotten_when_the_item_is_left(self):
         world, product = opened()
-        for value in world._goal.options:
+        for value in world.goal.options:
             world.step(f"click[{value}]")
         world.step("click[< prev]")
         world.step(f"click[{product.id}]")
@@ -153,7 +153,7 @@ class TestActions:
 
     def test_options_are_kept_while_its_pages_are_read(self):
         world, _ = opened()
-        for value in world._goal.options:
+        for value in world.goal.options:
             world.step(f"click[{value}]")
         world.step("click[features]")
         world.step("click[< prev]")
@@ -162,7 +162,7 @@ class TestActions:
 
     def test_the_last_choice_of_an_option_counts(self):
         world, product = opened(SMALL)
-        wanted = world._goal.options[0]
+        wanted = world.goal.options[0]
         other = next(value for value in product.options["color"] if value != wanted)
         for value in (wanted, other):
             world.step(f"click[{value}]")
@@ -209,8 +209,8 @@ class TestBudget:
     def bought(self, **options: object) -> tuple[WebShop, float]:
         """A world in which the first product that is too dear was bought, and what that earned."""
         world, _ = begin({"products": 60, **options})
-        goal = world._goal
-        dear = next(p for p in world._shop.products.values() if p.cents > goal.most_cents)
+        goal = world.goal
+        dear = next(p for p in world.shop.products.values() if p.cents > goal.most_cents)
         world.step(f"search[{dear.title} {dear.description}]")
         world.step(f"click[{dear.id}]")
         assert world.violations == 0, "looking at it breaks no rule"

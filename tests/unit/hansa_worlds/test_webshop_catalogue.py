@@ -5,10 +5,11 @@ import re
 
 import pytest
 
-from hansa_worlds.webshop import WebShop, words
+from hansa_worlds.webshop import words
 from hansa_worlds.webshop.catalogue import CatalogueSize, grow
-from hansa_worlds.webshop.reward import alike, could_meet, has_attribute, type_score
-from hansa_worlds.webshop.search import MOST_RESULTS, MOST_WORDS, SearchIndex, stem, terms
+from hansa_worlds.webshop.reward import are_alike, could_meet, has_attribute, score_type
+from hansa_worlds.webshop.search import MOST_RESULTS, MOST_WORDS, SearchIndex, list_terms, stem
+from hansa_worlds.webshop.world import WebShop
 
 SHOP = grow("0", CatalogueSize())
 SMALL = CatalogueSize(products=60, attributes=2, choices=1)
@@ -69,10 +70,10 @@ class TestCatalogue:
         assert len(set(map(stem, flat))) == len(flat)
         for department in words.DEPARTMENTS.values():
             for one in department.attributes:
-                assert sum(alike(one, other) for other in department.attributes) == 1
+                assert sum(are_alike(one, other) for other in department.attributes) == 1
         for values in words.OPTIONS.values():
             for one in values:
-                assert sum(alike(one, other) for other in values) == 1
+                assert sum(are_alike(one, other) for other in values) == 1
         for product in list(SHOP.products.values())[::7]:
             pool = {one for each in words.DEPARTMENTS.values() for one in each.attributes}
             assert {one for one in pool if has_attribute(product, one)} == set(product.attributes)
@@ -82,7 +83,7 @@ class TestCatalogue:
         first = {product.kind: product for product in SHOP.products.values()}
         for one in first.values():
             for other in first.values():
-                assert type_score(one, other) == (1.0 if one is other else 0.0)
+                assert score_type(one, other) == (1.0 if one is other else 0.0)
 
 
 class TestWishes:
@@ -138,14 +139,18 @@ class TestWishes:
 class TestSearch:
     def test_rare_words_count_more_than_common_ones(self):
         index = SearchIndex(["soft mug", "soft rug", "soft hat", "hard hat"])
-        assert index.find(terms("soft rug"))[0] == 1
-        assert index.find(terms("hard")) == [3]
+        assert index.find(list_terms("soft rug"))[0] == 1
+        assert index.find(list_terms("hard")) == [3]
 
     def test_ties_keep_the_order_of_the_catalogue(self):
-        assert SearchIndex(["red mug", "red mug", "red mug"]).find(terms("mug red")) == [0, 1, 2]
+        assert SearchIndex(["red mug", "red mug", "red mug"]).find(list_terms("mug red")) == [
+            0,
+            1,
+            2,
+        ]
 
     def test_repetition_order_and_plurals_do_not_matter(self):
-        assert terms("Mugs red red MUG") == terms("red mug")
+        assert list_terms("Mugs red red MUG") == list_terms("red mug")
         assert [stem(word) for word in ("dresses", "boots", "parties", "glass", "bus", "s")] == [
             "dress",
             "boot",
@@ -159,12 +164,12 @@ class TestSearch:
         assert len(SHOP.find("soft warm organic wireless")) == MOST_RESULTS
 
     def test_a_long_query_is_cut(self):
-        assert len(terms(" ".join(f"w{number}x" for number in range(1_000)))) == MOST_WORDS
-        assert terms("a" * 1_000) == ("a" * 40,)
+        assert len(list_terms(" ".join(f"w{number}x" for number in range(1_000)))) == MOST_WORDS
+        assert list_terms("a" * 1_000) == ("a" * 40,)
 
     def test_an_empty_catalogue_and_an_empty_query_find_nothing(self):
-        assert SearchIndex([]).find(terms("mug")) == []
-        assert SearchIndex(["mug"]).find(terms("[] !")) == []
+        assert SearchIndex([]).find(list_terms("mug")) == []
+        assert SearchIndex(["mug"]).find(list_terms("[] !")) == []
 
     def test_the_wish_finds_its_product_early(self):
         ranks = []

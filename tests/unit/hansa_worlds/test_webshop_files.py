@@ -10,9 +10,9 @@ import pytest
 
 from hansa_worlds import OptionError
 from hansa_worlds.contract import CHECKS
-from hansa_worlds.webshop import WebShop
 from hansa_worlds.webshop.catalogue import CatalogueSize, grow
 from hansa_worlds.webshop.entries import clean
+from hansa_worlds.webshop.world import WebShop
 
 
 def entry(product, asin):
@@ -99,7 +99,7 @@ def test_generated_instructions_name_the_options_and_a_bound(shelf, write):
     world = WebShop({**write(shelf), "prompt": "none"})
     for task in world.tasks("test"):
         world.start(task)
-        goal = world._goal
+        goal = world.goal
         assert all(f": {value}" in goal.instruction for value in goal.options)
         assert f"price lower than {goal.most_cents // 100}.00 dollars" in goal.instruction
         assert goal.target.cents < goal.most_cents <= goal.target.cents + 4_000

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from hansa_worlds.base import parse_action
-from hansa_worlds.webshop import WebShop
+from hansa_worlds.webshop.world import WebShop
 
 SMALL = {"products": 60, "attributes": 2, "choices": 1, "results": 4, "text": "short"}
 SHOPS = {
@@ -69,9 +69,9 @@ def test_with_turns_to_spare_the_expert_opens_what_looks_right():
         seen = world.start(task)
         while not seen.done:
             move = world.expert()
-            if world._found and not world._open and "may fit" in move.thought:
-                right = [key for key in world._listed() if looks_right(world, key)]
-                fresh = [key for key in right if key not in world._visited]
+            if world.found and not world.product and "may fit" in move.thought:
+                right = [key for key in world.list_page() if looks_right(world, key)]
+                fresh = [key for key in right if key not in world.visited]
                 assert move.action == f"click[{fresh[0]}]"
             left += "does not come in" in move.thought
             seen = world.step(move.text)
@@ -81,7 +81,7 @@ def test_with_turns_to_spare_the_expert_opens_what_looks_right():
 
 def looks_right(world, key):
     """Whether the line of the results page meets the wish."""
-    product, goal = world._shop.products[key], world._goal
+    product, goal = world.shop.products[key], world.goal
     met = set(goal.attributes) <= set(product.attributes) and product.kind == goal.target.kind
     return met and product.dollars <= goal.most_cents // 100
 
@@ -96,8 +96,8 @@ def test_the_expert_reads_on_where_the_title_leaves_something_open():
             if move.action == "click[features]":
                 read += 1
                 missing = move.thought.removeprefix("The title does not say ").split(",")[0]
-                assert missing in world._goal.attributes
-                assert missing not in world._open.title
+                assert missing in world.goal.attributes
+                assert missing not in world.product.title
             seen = world.step(move.text)
     assert read > 25
 
@@ -111,7 +111,7 @@ def test_every_legal_action_changes_the_page_or_buys():
                 assert parse_action(action) == action
                 kept, page = world.snapshot(), seen.text
                 after = world.step(action)
-                is_choice = world._open is not None and not world._detail
+                is_choice = world.product is not None and not world.detail
                 assert after.done or after.text != page or is_choice
                 world.restore(kept)
             seen = world.step(draw.choice(world.legal()))
@@ -121,6 +121,6 @@ def test_a_snapshot_is_small_and_shares_the_shop():
     world = WebShop({})
     world.start(world.tasks("test")[0])
     kept = world.snapshot()
-    assert kept["_shop"] is world._shop
+    assert kept["shop"] is world.shop
     world.step("search[mug]")
-    assert kept["_found"] is None
+    assert kept["found"] is None

@@ -5,12 +5,12 @@ import pytest
 from hansa_worlds.webshop.goals import ShoppingGoal
 from hansa_worlds.webshop.product import Product
 from hansa_worlds.webshop.reward import (
+    compute_reward,
     could_meet,
+    find_matching,
     has_attribute,
-    matching,
-    reward,
-    same_option,
-    type_score,
+    is_same_option,
+    score_type,
 )
 
 
@@ -64,12 +64,12 @@ def goal(**changes):
     ],
 )
 def test_reward_is_the_share_of_what_was_asked_for(changes, chosen, expected):
-    assert reward(product(**changes), chosen, goal()) == expected
+    assert compute_reward(product(**changes), chosen, goal()) == expected
 
 
 def test_a_wish_without_options_or_bound_counts_attributes_and_price():
-    assert reward(product(), [], goal(options=(), most_cents=10**12)) == 1.0
-    assert reward(product(), [], goal(options=(), attributes=("vegan",))) == 1 / 2
+    assert compute_reward(product(), [], goal(options=(), most_cents=10**12)) == 1.0
+    assert compute_reward(product(), [], goal(options=(), attributes=("vegan",))) == 1 / 2
 
 
 class TestType:
@@ -79,7 +79,7 @@ class TestType:
         other = {"kind": "other", "path": ("x", "y", "z"), "attributes": (), "options": {}}
         bought = product(title=title, **{**other, **changes})
         six = "alpha beta gamma delta epsilon zeta"
-        return type_score(bought, product(title=six, attributes=(), options={}))
+        return score_type(bought, product(title=six, attributes=(), options={}))
 
     def test_a_title_with_none_of_the_nouns_is_worth_nothing_whatever_else_fits(self):
         assert self.score("one two", kind="shirt") == 0.0
@@ -100,12 +100,12 @@ class TestType:
     def test_one_noun_in_eleven_is_almost_nothing(self):
         wanted = product(title=" ".join("bcdefghjkmn"), attributes=(), options={})
         bought = product(title="b", kind="other", path=(), attributes=(), options={})
-        assert type_score(bought, wanted) == 0.1
+        assert score_type(bought, wanted) == 0.1
 
     def test_a_title_without_nouns_asks_for_the_query_or_the_category(self):
         wanted = product(title="for the 12", attributes=(), options={})
-        assert type_score(product(), wanted) == 1.0
-        assert type_score(product(title="a b", kind="other", path=()), wanted) == 0.5
+        assert score_type(product(), wanted) == 1.0
+        assert score_type(product(title="a b", kind="other", path=()), wanted) == 0.5
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_an_attribute_may_stand_in_the_small_print(place):
     ],
 )
 def test_options_are_compared_by_words_and_colors_by_the_first_color(chosen, wanted, expected):
-    assert same_option(chosen, wanted) is expected
+    assert is_same_option(chosen, wanted) is expected
 
 
 def test_what_could_meet_a_wish_must_offer_every_value():
@@ -154,5 +154,5 @@ def test_what_could_meet_a_wish_must_offer_every_value():
 
 def test_an_equal_value_is_taken_before_one_that_is_alike():
     offers = product(options={"size": ("x large", "large")})
-    assert matching(offers, "large") == "large"
-    assert matching(offers, "huge") is None
+    assert find_matching(offers, "large") == "large"
+    assert find_matching(offers, "huge") is None

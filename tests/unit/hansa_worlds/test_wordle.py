@@ -5,9 +5,10 @@ import random
 import pytest
 
 from hansa_worlds import OptionError, Task, make
-from hansa_worlds.wordle import Wordle, lists
+from hansa_worlds.wordle import lists
 from hansa_worlds.wordle.lists import WORDS
-from hansa_worlds.wordle.search import choose, consistent, explain, feedback
+from hansa_worlds.wordle.search import choose, explain, filter_consistent, mark_guess
+from hansa_worlds.wordle.world import Wordle
 
 
 def start(word, opening="", options=None):
@@ -27,7 +28,7 @@ def start(word, opening="", options=None):
     ],
 )
 def test_feedback(guess, secret, marks):
-    assert feedback(guess, secret) == marks
+    assert mark_guess(guess, secret) == marks
 
 
 def test_there_are_forty_words_of_five_letters():
@@ -94,7 +95,7 @@ def test_pairs_share_the_secrets_and_keep_the_openings_apart():
 def test_greed_takes_any_word_that_fits():
     world, _ = start("crane")
     world.step("ocean")
-    fitting = consistent(WORDS, (("ocean", "b y y y y"),))
+    fitting = filter_consistent(WORDS, (("ocean", "b y y y y"),))
     draw = random.Random(1)
     assert {world.greedy(draw) for _ in range(99)} == set(fitting)
     assert "crane" in fitting
@@ -109,7 +110,7 @@ def test_the_expert_says_what_the_answers_have_told():
         "I know that place 2 is r; place 3 is a; place 5 is e; it has no c, n, "
         f"and {move.action} fits."
     )
-    assert feedback("crane", move.action) == "b g g b g"
+    assert mark_guess("crane", move.action) == "b g g b g"
 
 
 @pytest.mark.parametrize(
@@ -170,7 +171,7 @@ def test_asking_for_a_longer_list_does_not_make_steps_dearer():
 
 class TestWordLists:
     def test_the_common_list_holds_the_forty(self):
-        words = lists.common()
+        words = lists.load_common()
         assert len(words) >= 500
         assert set(WORDS) < set(words)
         assert list(words) == sorted(set(words))

@@ -56,7 +56,7 @@ def test_every_field_of_the_spec_has_a_row_and_every_link_a_heading(
 ) -> None:
     page = tool.page(kind)
     sections = {part.partition("\n")[0].lstrip("# "): part for part in page.split("\n#")}
-    for entry in reference.every(reference.spec(kind)):
+    for entry in reference.walk_fields(reference.describe_spec(kind)):
         section = sections.get(entry.path, "")
         for each in entry.fields if section else []:
             assert f"| `{each.name}` |" in section or f"| [`{each.name}`](#" in section, each.path

@@ -1,16 +1,16 @@
-"""Reading a server's answers: every field is checked, for what comes back goes into training."""
+"""Reading a server's answers: every field is checked, since it goes into training."""
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from hansa.core.http import HttpError
 from hansa.core.text import shorten
 from hansa_worlds.agentgym.dialects import Dialect
-from hansa_worlds.remote.text import LARGEST_REWARD, clean, error_line
+from hansa_worlds.remote.text import clean, format_error, read_reward
 
 MOST_MOVES = 1_000
 MOST_WORDS = 1_000
@@ -19,11 +19,12 @@ _LISTED = re.compile(r"Available actions: \[(.*)\]\s*$", re.DOTALL)
 _QUOTED = re.compile(r'"([^"\n]+)"')
 
 SessionId = int | str
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """What a turn brought."""
+    """The result of a turn."""
 
     text: str
     reward: float = 0.0
@@ -32,14 +33,14 @@ class StepResult:
     """Actions that the server lists; empty where it lists none."""
 
 
-def error_in(answer: object) -> str | None:
-    """The error that came with status 200, in one short line; None where there is none."""
+def find_error(answer: object) -> str | None:
+    """The error in an answer with status 200, in one short line, or None."""
     if isinstance(answer, Mapping) and "error" in answer:
-        return error_line(str(answer["error"]))
+        return format_error(str(answer["error"]))
     return None
 
 
-def session_in(answer: object, dialect: Dialect) -> SessionId:
+def parse_session(answer: object, dialect: Dialect) -> SessionId:
     """The session that /create opened: a number, or a field of an object."""
     found = answer.get(dialect.session) if isinstance(answer, Mapping) else answer
     if isinstance(found, int) and not isinstance(found, bool):
@@ -49,32 +50,32 @@ def session_in(answer: object, dialect: Dialect) -> SessionId:
     raise HttpError("answer", f"no session in {dialect.session!r}")
 
 
-def first_in(answer: object, dialect: Dialect) -> StepResult:
+def parse_first(answer: object, dialect: Dialect) -> StepResult:
     """The first observation, wherever the answer to /reset or /observation has it."""
     if isinstance(answer, list) and answer:
         answer = answer[0]
     if isinstance(answer, str):
-        return StepResult(clean(answer), moves=_moves_in(answer, {}, dialect))
+        return StepResult(clean(answer), moves=_parse_moves(answer, {}, dialect))
     if not isinstance(answer, Mapping):
         raise HttpError("answer", "no observation")
-    text = _text(answer, dialect.text)
+    text = _read_text(answer, dialect.text)
     if dialect.failed and text == dialect.failed:
         raise HttpError("answer", "an error")
-    seen = f"{_text(answer, dialect.opening)}\n{text}" if dialect.opening in answer else text
-    return StepResult(clean(seen), moves=_moves_in(text, answer, dialect))
+    seen = f"{_read_text(answer, dialect.opening)}\n{text}" if dialect.opening in answer else text
+    return StepResult(clean(seen), moves=_parse_moves(text, answer, dialect))
 
 
-def turn_in(answer: object, dialect: Dialect) -> StepResult:
+def parse_turn(answer: object, dialect: Dialect) -> StepResult:
     """The observation, reward and end of a turn."""
     if not isinstance(answer, Mapping):
         raise HttpError("answer", "no turn")
-    text = _text(answer, dialect.text)
-    reward = _number(answer, dialect.reward) / dialect.full_reward
-    done = True in {_flag(answer, name) for name in dialect.done}
-    return StepResult(clean(text), reward, done, _moves_in(text, answer, dialect))
+    text = _read_text(answer, dialect.text)
+    reward = read_reward(answer.get(dialect.reward), dialect.reward) / dialect.full_reward
+    done = True in {_read_field(answer, name, bool, "true or false") for name in dialect.done}
+    return StepResult(clean(text), reward, done, _parse_moves(text, answer, dialect))
 
 
-def words_in(answer: object) -> tuple[str, ...]:
+def parse_words(answer: object) -> tuple[str, ...]:
     """The words to guess from."""
     if not isinstance(answer, list) or not all(isinstance(word, str) for word in answer):
         raise HttpError("answer", "no list of words")
@@ -82,28 +83,18 @@ def words_in(answer: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(word for word in words if word))
 
 
-def _text(answer: Mapping[object, object], name: str) -> str:
+def _read_text(answer: Mapping[object, object], name: str) -> str:
+    return _read_field(answer, name, str, "text")
+
+
+def _read_field(answer: Mapping[object, object], name: str, kind: type[T], what: str) -> T:
     found = answer.get(name)
-    if not isinstance(found, str):
-        raise HttpError("answer", f"no text in {name!r}")
+    if not isinstance(found, kind):
+        raise HttpError("answer", f"no {what} in {name!r}")
     return found
 
 
-def _number(answer: Mapping[object, object], name: str) -> float:
-    found = answer.get(name)
-    if not isinstance(found, int | float) or abs(found) > LARGEST_REWARD or math.isnan(found):
-        raise HttpError("answer", f"no number in {name!r}")
-    return float(found)
-
-
-def _flag(answer: Mapping[object, object], name: str) -> bool:
-    found = answer.get(name)
-    if not isinstance(found, bool):
-        raise HttpError("answer", f"no true or false in {name!r}")
-    return found
-
-
-def _moves_in(text: str, answer: Mapping[object, object], dialect: Dialect) -> list[str]:
+def _parse_moves(text: str, answer: Mapping[object, object], dialect: Dialect) -> list[str]:
     if dialect.moves_in_text:
         listed = _LISTED.search(text)
         found: object = _QUOTED.findall(listed.group(1)) if listed else []

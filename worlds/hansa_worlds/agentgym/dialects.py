@@ -1,4 +1,4 @@
-"""How each of AgentGym's servers words the same five requests: a table, one entry each.
+"""How each of AgentGym's servers spells the same five requests: a table, one entry each.
 
 A server that is not listed is played as `generic` if it speaks like most of them do: /create,
 /reset {id, data_idx}, /step {id, action}, /observation?id= and /close {id}.
@@ -41,7 +41,7 @@ class Dialect:
     text: str = "observation"
     """Field of an answer that holds what the agent reads."""
     failed: str = ""
-    """Text of the answer to /reset that says that it failed."""
+    """Text of an answer to /reset that failed."""
     opening: str = ""
     """Field of the answer to /reset that comes before the text."""
     reward: str = "reward"
@@ -57,7 +57,7 @@ class Dialect:
     cuts: str = CONTROLS
     """What is cut out of an action before it is sent."""
     sends: str = "{}"
-    """How the action stands in what is sent."""
+    """Format of the action in the request."""
     moves: tuple[str, ...] = ()
     """Every action, where there are few and always the same."""
     moves_field: str = ""
@@ -193,7 +193,7 @@ MARKS: dict[str, Mapping[str, tuple[str, ...]]] = {
 SciWorld, for one, answers /reset with `deleted` too, but with a description of the task before."""
 
 
-def foreign_field(
+def find_foreign_field(
     path: str, answer: object, environment: str
 ) -> tuple[str, tuple[str, ...]] | None:
     """A field of an answer that belongs to other dialects, and these; None where nothing tells.

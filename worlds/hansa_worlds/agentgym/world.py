@@ -1,42 +1,39 @@
-"""A world that is played on an AgentGym server: the server has the rules, we have the protocol."""
+"""A world on an AgentGym server: the server has the rules, this module the protocol."""
 
 from __future__ import annotations
 
 import re
-import weakref
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import ClassVar
 
 from hansa.api.task_kinds import LEAST_TASKS
 from hansa_worlds.agentgym.answers import StepResult
-from hansa_worlds.agentgym.dialects import DIALECTS, Dialect
+from hansa_worlds.agentgym.dialects import DIALECTS
 from hansa_worlds.agentgym.rules import BRIEFS, RULES
-from hansa_worlds.agentgym.server import AgentGymAddress, SessionHolder, server_at
-from hansa_worlds.base import SPLITS, Observation, Split, Task, TaskList, World, share
+from hansa_worlds.agentgym.server import AgentGymAddress, AgentGymServer, Holder
+from hansa_worlds.base import SPLITS, Observation, Split, Task, TaskList, share
 from hansa_worlds.errors import NoPlayer, OptionError, WorldDown
 from hansa_worlds.options import Options
-from hansa_worlds.remote.url import check_url
+from hansa_worlds.remote.server import get_server, read_address
+from hansa_worlds.remote.wire import check_url
+from hansa_worlds.remote.world import RemoteWorld
+from hansa_worlds.seeds import check_disjoint, read_range, read_seeds
 
-MOST_TASKS = 1_000_000
 _PARTS = 8
 """Kinds that the tasks of a split are shared out to, where there are enough."""
 CHECK_ACTIONS = "check available actions"
 """BabyAI's question, which is listed and moves nothing."""
 
 
-class AgentGym(World):
+class AgentGym(RemoteWorld):
     """Any of AgentGym's environments; `environment` names the server's dialect.
 
-    A world keeps its session from episode to episode until it is closed. The session of a world
-    that is gone, or that the server cannot close, goes to the next world of the process.
-    Equal tasks give equal episodes only as far as the server does so.
+    Some servers cannot close a session: then another world of this process gets it.
     """
 
     name: ClassVar[str] = "agentgym"
-    waits: ClassVar[bool] = True
 
     def __init__(self, options: Mapping[str, object]) -> None:
         first = Options(options)
@@ -47,26 +44,30 @@ class AgentGym(World):
         self.rules, self.brief = RULES[self.dialect.rules], BRIEFS[self.dialect.rules]
         read = self._read(options)
         read.choice("environment", self.environment, sorted(DIALECTS))
-        ranges = _read_ranges(read, self.dialect)
+        everything = read_range(read, "tasks", self.dialect.tasks, "task")
+        given = read_seeds(read, self.dialect.splits or dict.fromkeys(SPLITS, (0, 1)), "task")
         self._least = read.number("success", self.dialect.success, 0.0, 1.0)
-        address = _read_address(read, self.environment)
+        address = read_address(read, "http://127.0.0.1:36001")
+        address["sessions"] = read.integer("sessions", 1024, 1, 100_000)
         read.finish()
-        self._numbers = _split(ranges, options, self.environment)
+        self._numbers = _split_tasks(everything, given, options, self.environment)
         # AgentGym's own settings have the dialect's prefix in the URL.
-        url = check_url(address.url).removesuffix(self.dialect.prefix)
-        self._server = server_at(replace(address, url=url))
+        address["url"] = check_url(address["url"]).removesuffix(self.dialect.prefix)
+        self._server: AgentGymServer = get_server(
+            AgentGymServer, AgentGymAddress(environment=self.environment, **address)
+        )
         self._cuts = re.compile(self.dialect.cuts)
-        self._holder = SessionHolder()
+        self._holder = Holder()
         self._moves: list[str] = []
-        weakref.finalize(self, self._server.release, self._holder).atexit = False
+        self._release_when_gone()
 
     def tasks(self, split: Split) -> Sequence[Task]:
         """Task numbers of the server, named as in AgentGym's own data: `webshop_6`."""
         numbers = self._numbers[split]
-        return TaskList(len(numbers), lambda index: self._task(split, numbers[index]))
-
-    def _task(self, split: Split, number: int) -> Task:
-        return Task(f"{self.environment}_{number}", split, (str(number),))
+        return TaskList(
+            len(numbers),
+            lambda i: Task(f"{self.environment}_{numbers[i]}", split, (str(numbers[i]),)),
+        )
 
     def group(self, task: Task) -> str:
         """Which part of its split: a server tells of its tasks nothing but their order."""
@@ -97,9 +98,6 @@ class AgentGym(World):
         """Keep the listed actions; an answer that lists none changes nothing."""
         self._moves = answer.moves or self._moves
 
-    def _is_success(self, last: Observation) -> bool:
-        return last.reward > 0 and last.reward >= self._least
-
     def legal(self) -> list[str]:
         """What the server lists, where it lists anything."""
         session = self._holder.session
@@ -109,44 +107,15 @@ class AgentGym(World):
             raise NoPlayer(f"an AgentGym server for {self.environment} does not list its actions")
         return legal
 
-    def snapshot(self) -> object:
-        """There is none: the episode is on the server."""
-        raise NoPlayer("an episode on an AgentGym server cannot be kept")
 
-    def restore(self, snapshot: object) -> None:
-        """There is no snapshot to go on from."""
-        raise NoPlayer("an episode on an AgentGym server cannot be gone back to")
-
-    def close(self) -> None:
-        """Close the session, or let another world of this process have it."""
-        self._server.leave(self._holder)
-
-
-def _read_address(read: Options, environment: str) -> AgentGymAddress:
-    return AgentGymAddress(
-        url=read.text("url", "http://127.0.0.1:36001"),
-        environment=environment,
-        timeout_seconds=read.number("timeout_seconds", 60.0, 0.05, 3600.0),
-        start_timeout_seconds=read.number("start_timeout_seconds", 120.0, 0.0, 3600.0),
-        retries=read.integer("retries", 3, 0, 10),
-        sessions=read.integer("sessions", 1024, 1, 100_000),
-    )
-
-
-def _read_ranges(read: Options, dialect: Dialect) -> dict[str, range]:
-    """The range of all tasks, and those of the splits."""
-    known = dialect.splits or {}
-    ranges = {"tasks": _range(read, "tasks", dialect.tasks)}
-    for split in SPLITS:
-        ranges[split] = _range(read, split, known.get(split, (0, 1)))
-    return ranges
-
-
-def _split(
-    ranges: Mapping[str, range], options: Mapping[str, object], environment: str
+def _split_tasks(
+    everything: range,
+    ranges: Mapping[Split, range],
+    options: Mapping[str, object],
+    environment: str,
 ) -> dict[Split, Sequence[int]]:
     """The three ranges that were given, or the server's tasks shared out."""
-    everything, known = ranges["tasks"], DIALECTS[environment].splits
+    known = DIALECTS[environment].splits
     given = [split for split in SPLITS if split in options]
     if given and "tasks" in options:
         raise OptionError(
@@ -156,32 +125,14 @@ def _split(
         absent = next(split for split in SPLITS if split not in given)
         raise OptionError(f"options.{absent}: got nothing, expected a range, as {given[0]} has one")
     if given or (known and "tasks" not in options):
-        return _check_disjoint({split: ranges[split] for split in SPLITS})
+        check_disjoint(ranges, "task")
+        return dict(ranges)
     if len(everything) < len(SPLITS):
         raise OptionError(f"options.tasks: got {len(everything)}, expected at least {len(SPLITS)}")
-    return {split: _shared(environment, everything, split) for split in SPLITS}
-
-
-def _range(read: Options, name: str, default: tuple[int, int]) -> range:
-    ends = read.integers(name, default, 0, MOST_TASKS)
-    if len(ends) != 2 or ends[0] >= ends[1]:
-        read.refuse(name, str(list(ends)), "the first task and the one after the last")
-        return range(*default)
-    return range(*ends)
-
-
-def _check_disjoint(given: Mapping[Split, range]) -> dict[Split, Sequence[int]]:
-    for split, numbers in given.items():
-        for other, theirs in given.items():
-            if split != other and max(numbers[0], theirs[0]) <= min(numbers[-1], theirs[-1]):
-                raise OptionError(
-                    f"options.{split}: got {[numbers[0], numbers[-1] + 1]}, expected a range apart"
-                    f" from options.{other} ({[theirs[0], theirs[-1] + 1]})"
-                )
-    return dict(given)
+    return {split: _share_out(environment, everything, split) for split in SPLITS}
 
 
 @lru_cache(maxsize=64)
-def _shared(environment: str, numbers: range, split: Split) -> tuple[int, ...]:
+def _share_out(environment: str, numbers: range, split: Split) -> tuple[int, ...]:
     chosen = share([str(number) for number in numbers], split, "agentgym", environment)
     return tuple(sorted(map(int, chosen)))

@@ -1,6 +1,6 @@
-"""The expert: it knows the rooms, and finds out anew at every turn what to do next and why.
+"""The expert: it knows the rooms, and plans from the current state at every turn.
 
-Nothing is kept between turns, so that asking changes nothing and any state can be gone on from.
+It keeps nothing between turns, so that planning changes nothing and works from any state.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import NamedTuple
 from hansa_worlds.babyai import finishes
 from hansa_worlds.babyai.goals import Both, Goal, GoTo, Open, PickUp, PutNext, Then
 from hansa_worlds.babyai.grid import NOBODY, Grid
-from hansa_worlds.babyai.obstacles import Way, cheapest, reachable
+from hansa_worlds.babyai.obstacles import Way, find_cheapest_way, is_reachable
 from hansa_worlds.babyai.search import Finish, search
 from hansa_worlds.babyai.thoughts import Purpose, think
 from hansa_worlds.babyai.view import FieldOfView
 from hansa_worlds.base import Move
 
 _DEEPEST = 6
-"""Things that lie in the way of things in the way; deeper, the expert gives up."""
+"""Most obstacles before obstacles; deeper, the expert gives up."""
 _CARRYING = 5
-"""Turns that carrying something is thought to take once it is in hand."""
+"""Estimated turns to carry something to its place."""
 
 
 class BotPlan(NamedTuple):
@@ -35,18 +35,18 @@ class BotPlan(NamedTuple):
 
 def advise(grid: Grid, goal: Goal, view: FieldOfView) -> Move:
     """The next move."""
-    plan = min(map(_Planner, repeat(grid), active(goal)), key=_Planner.length).plan
+    plan = min(map(_Planner, repeat(grid), list_active_goals(goal)), key=_Planner.count_turns).plan
     action, is_last = plan.actions[0], len(plan.actions) == 1
     return Move(think(plan.purpose, plan.things, action, is_last, view), action)
 
 
-def active(goal: Goal) -> list[Goal]:
+def list_active_goals(goal: Goal) -> list[Goal]:
     """The simple goals that count now."""
     if isinstance(goal, Then):
-        return active(goal.second if goal.is_first_done else goal.first)
+        return list_active_goals(goal.second if goal.is_first_done else goal.first)
     if isinstance(goal, Both):
         left = [goal.first] * (not goal.is_first_done) + [goal.second] * (not goal.is_second_done)
-        return [each for part in left for each in active(part)]
+        return [each for part in left for each in list_active_goals(part)]
     return [goal]
 
 
@@ -57,18 +57,18 @@ class _Planner:
         self.grid, self.goal = grid, goal
         self.depth = 0
         self.spots: Collection[int] = ()
-        """Where something is to be put, so that nothing else is dropped there."""
-        self.plan = self._toward() or BotPlan(["turn right"], "look")
+        """Cells where the goal puts something: nothing else is dropped there."""
+        self.plan = self._plan_goal() or BotPlan(["turn right"], "look")
 
-    def length(self) -> int:
-        """Turns to go, roughly; what is in hand for a goal is brought to its place first."""
+    def count_turns(self) -> int:
+        """Estimated turns; 0 for a thing that is carried already, which is brought first."""
         if isinstance(self.goal, PutNext):
             if self.grid.held in self.goal.moved.things:
                 return 0
             return len(self.plan.actions) + _CARRYING
         return len(self.plan.actions)
 
-    def _toward(self) -> BotPlan | None:
+    def _plan_goal(self) -> BotPlan | None:
         goal = self.goal
         if isinstance(goal, GoTo):
             return self._go_to(goal)
@@ -84,14 +84,16 @@ class _Planner:
 
     def _go_to(self, goal: GoTo) -> BotPlan | None:
         cells = goal.target.cells
-        if self.grid.held in goal.target.things and not self._cells(goal.target.things):
+        if self.grid.held in goal.target.things and not self._find_cells(goal.target.things):
             return self._drop(())
-        return self._face(cells, finishes.facing(cells), "go", goal.target.things)
+        return self._face(cells, finishes.finish_facing(cells), "go", goal.target.things)
 
     def _open(self, goal: Open) -> BotPlan | None:
         doors = [d for d in goal.target.things if self._can_open(d)]
         if doors and (
-            plan := self._face(self._cells(doors), finishes.opening(doors), "open", doors)
+            plan := self._face(
+                self._find_cells(doors), finishes.finish_opening(doors), "open", doors
+            )
         ):
             return plan
         locked = [d for d in goal.target.things if not self._can_open(d)]
@@ -99,24 +101,24 @@ class _Planner:
         return min(plans, key=lambda plan: len(plan.actions), default=None)
 
     def _put_next(self, goal: PutNext) -> BotPlan | None:
-        cells = self._cells(goal.fixed.things)
+        cells = self._find_cells(goal.fixed.things)
         beside = {cell + way for cell in cells for way in self.grid.ways}
         spots = {spot for spot in beside if self.grid.is_empty(spot) or spot == self.grid.at}
         if cells and not spots:
-            return self._obtain(self._movable(beside), "clear")
+            return self._obtain(self._find_movable(beside), "clear")
         self.spots = spots
         if self.grid.held not in goal.moved.things:
             return self._fetch(goal.moved.things, spots)
         if goal.before != self.grid.held:
             return BotPlan(["turn left"], "look")  # a drop counts only when held a step before
-        return self._face(spots, finishes.dropping(spots), "put", goal.fixed.things)
+        return self._face(spots, finishes.finish_dropping(spots), "put", goal.fixed.things)
 
     # What they are made of
 
-    def _cells(self, things: Collection[int]) -> list[int]:
+    def _find_cells(self, things: Collection[int]) -> list[int]:
         return [cell for cell, thing in self.grid.things.items() if thing in things]
 
-    def _movable(self, cells: Collection[int]) -> list[int]:
+    def _find_movable(self, cells: Collection[int]) -> list[int]:
         found = [self.grid.things[cell] for cell in sorted(cells) if cell in self.grid.things]
         return [thing for thing in found if thing not in self.grid.doors]
 
@@ -132,7 +134,7 @@ class _Planner:
         self, cells: Collection[int], finish: Finish, purpose: Purpose, things: Collection[int]
     ) -> BotPlan | None:
         """Go to one of the cells, or first clear the way there."""
-        if reachable(self.grid, cells, self._may_open):
+        if is_reachable(self.grid, cells, self._may_open):
             actions = search(self.grid, finish, cells, self._may_open)
             if actions:
                 return BotPlan(actions, purpose, things)
@@ -141,7 +143,7 @@ class _Planner:
     def _clear(self, cells: Collection[int]) -> BotPlan | None:
         """Get the first thing out of the way."""
         self.depth += 1
-        way = cheapest(self.grid, cells, self._may_open)
+        way = find_cheapest_way(self.grid, cells, self._may_open)
         if way is None or way.obstacle is None or self.depth > _DEEPEST:
             return None
         thing = self.grid.things[way.obstacle]
@@ -155,20 +157,22 @@ class _Planner:
             return self._obtain((thing,), "clear")
         if self.grid.start.kinds[thing] != "box":
             return None
-        return self._face(self._cells((thing,)), finishes.unpacking([thing]), "empty", [thing])
+        return self._face(
+            self._find_cells((thing,)), finishes.finish_unpacking([thing]), "empty", [thing]
+        )
 
     def _obtain(self, things: Collection[int], purpose: Purpose) -> BotPlan | None:
-        """Take one of the things; a key in hand is used before it is put down."""
-        cells = self._cells(things)
+        """Pick up one of the things; a carried key is used before it is dropped."""
+        cells = self._find_cells(things)
         if self.grid.held != NOBODY:
             return self._use_key(self.grid.at, cells) or self._drop(cells)
-        return self._face(cells, finishes.taking(things), purpose, things)
+        return self._face(cells, finishes.finish_taking(things), purpose, things)
 
     def _fetch(self, things: Collection[int], cells: Collection[int]) -> BotPlan | None:
         """Take what is to be moved, but clear its way before the hand is full."""
         best: tuple[int, int, Way] | None = None
-        for start in self._cells(things):
-            there, on = self._meets(self.grid.at, [start]), self._meets(start, cells)
+        for start in self._find_cells(things):
+            there, on = self._find_way(self.grid.at, [start]), self._find_way(start, cells)
             if there and on and (best is None or there.cost + on.cost < best[0]):
                 best = (there.cost + on.cost, start, on)
         if best is None:
@@ -181,29 +185,29 @@ class _Planner:
             return self._remove(thing)
         return self._use_key(start, cells) or self._get_key(thing)
 
-    def _meets(self, start: int, cells: Collection[int]) -> Way | None:
+    def _find_way(self, start: int, cells: Collection[int]) -> Way | None:
         """The way from a place with an empty hand."""
         other = self.grid.copy()
         other.at, other.held = start, NOBODY
-        return cheapest(other, cells, self._may_open)
+        return find_cheapest_way(other, cells, self._may_open)
 
     def _use_key(self, start: int, cells: Collection[int], depth: int = 0) -> BotPlan | None:
         """Open the lock that an empty hand would meet first, while its key is in hand.
 
         Where that lock's own key lies behind another lock, that one counts.
         """
-        way = self._meets(start, cells)
+        way = self._find_way(start, cells)
         if way is None or (cell := way.obstacle) is None:
             return None
         if (door := self.grid.things[cell]) not in self.grid.doors:
             return None
         if self.grid.has_key_of(door):
-            return self._face([cell], finishes.opening([door]), "open", [door])
+            return self._face([cell], finishes.finish_opening([door]), "open", [door])
         if depth >= _DEEPEST:
             return None
-        return self._use_key(self.grid.at, self._cells(self._keys(door)), depth + 1)
+        return self._use_key(self.grid.at, self._find_cells(self._find_keys(door)), depth + 1)
 
-    def _keys(self, door: int) -> list[int]:
+    def _find_keys(self, door: int) -> list[int]:
         start = self.grid.start
         return [
             thing
@@ -213,25 +217,27 @@ class _Planner:
 
     def _get_key(self, door: int) -> BotPlan | None:
         """Take the key of a lock, but first an empty hand clears the way to the lock."""
-        keys = self._keys(door)
+        keys = self._find_keys(door)
         boxes = [box for box, content in self.grid.inside.items() if content in keys]
-        way = self._meets(self.grid.at, self._cells((door,)))
+        way = self._find_way(self.grid.at, self._find_cells((door,)))
         if way and way.obstacle is not None and self.depth < _DEEPEST:
             thing = self.grid.things[way.obstacle]
             if thing not in self.grid.doors and thing not in boxes:
                 self.depth += 1
                 return self._remove(thing)
-        if self._cells(keys):
+        if self._find_cells(keys):
             return self._obtain(keys, "unlock")
         if self.grid.held in boxes:
             return self._drop(())
-        return self._face(self._cells(boxes), finishes.unpacking(boxes), "unpack", boxes)
+        return self._face(
+            self._find_cells(boxes), finishes.finish_unpacking(boxes), "unpack", boxes
+        )
 
     def _drop(self, cells: Collection[int]) -> BotPlan | None:
-        """Put down what is in hand: where it is in nobody's way, or not on the way to the cells."""
-        tries = [finishes.dropping_harmlessly(self.spots), finishes.dropping_anywhere]
-        if way := cheapest(self.grid, cells, self._may_open):
-            tries.insert(1, finishes.dropping_beside_way(cells, way.cost + 6))
+        """Drop the carried thing where it blocks nothing, or at least not the way to the cells."""
+        tries = [finishes.finish_dropping_harmlessly(self.spots), finishes.finish_dropping_anywhere]
+        if way := find_cheapest_way(self.grid, cells, self._may_open):
+            tries.insert(1, finishes.finish_dropping_beside_way(cells, way.cost + 6))
         for finish in tries:
             if actions := search(self.grid, finish, [self.grid.at], self._may_open):
                 return BotPlan(actions, "free", (self.grid.held,))

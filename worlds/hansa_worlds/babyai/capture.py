@@ -1,4 +1,4 @@
-"""Taking a room out of a minigrid environment: the only module that knows minigrid's classes."""
+"""Reading a room from a minigrid environment: the only module that knows minigrid's classes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_DRAWS = 20_000
 """Numbers drawn for one room; the largest rooms need a few hundred."""
 
 
-class _Quiet(RoomGridLevel):
+class _QuietLevel(RoomGridLevel):
     """What a level does differently here: it is quiet, ends, and keeps its key outside.
 
     minigrid prints each rejected room to stdout, which belongs to data. It looks for a free cell
@@ -48,14 +48,14 @@ class _Quiet(RoomGridLevel):
 
 
 @cache
-def quiet(kind: type) -> type:
+def make_quiet(kind: type) -> type:
     """A level's class without talk and images."""
-    return type(kind.__name__, (_Quiet, kind), {})
+    return type(kind.__name__, (_QuietLevel, kind), {})
 
 
 def capture(env: Any) -> Start:
     """The room of an environment that was just reset."""
-    return _Capture(env).start()
+    return _Capture(env).build_start()
 
 
 class _Capture:
@@ -70,7 +70,7 @@ class _Capture:
         for y in range(env.grid.height):
             for x in range(env.grid.width):
                 if (found := env.grid.get(x, y)) is not None:
-                    self.cells[self.cell((x, y))] = found
+                    self.cells[self.to_cell((x, y))] = found
                     self._number(found)
         if env.carrying is not None:
             self._number(env.carrying)
@@ -83,13 +83,13 @@ class _Capture:
         if found.contains is not None:
             self._number(found.contains)
 
-    def cell(self, at: Any) -> int:
+    def to_cell(self, at: Any) -> int:
         x, y = int(at[0]) + PAD, int(at[1]) + PAD
         return y * self.width + x
 
-    def start(self) -> Start:
+    def build_start(self) -> Start:
         env, numbers = self.env, self.numbers
-        doors = {numbers[id(o)]: _state(o) for o in self.objects if o.type == "door"}
+        doors = {numbers[id(o)]: _read_state(o) for o in self.objects if o.type == "door"}
         holds = {
             numbers[id(o)]: numbers[id(o.contains)] for o in self.objects if o.contains is not None
         }
@@ -98,59 +98,56 @@ class _Capture:
         }
         return Start(
             width=self.width,
-            opaque=self._map(lambda found: not found.see_behind()),
-            blocked=self._map(lambda found: not found.can_overlap()),
+            opaque=self._mark_cells(lambda found: not found.see_behind()),
+            blocked=self._mark_cells(lambda found: not found.can_overlap()),
             things=things,
             kinds=tuple(o.type for o in self.objects),
             colors=tuple(o.color for o in self.objects),
             doors=doors,
             inside=holds,
-            at=self.cell(env.agent_pos),
+            at=self.to_cell(env.agent_pos),
             face=int(env.agent_dir),
             held=NOBODY if env.carrying is None else numbers[id(env.carrying)],
             most=int(env.max_steps),
             mission=env.mission,
-            goal=self.goal(env.instrs),
+            goal=self.parse_goal(env.instrs),
         )
 
-    def _map(self, holds: Any) -> bytes:
+    def _mark_cells(self, holds: Any) -> bytes:
         rows = self.env.grid.height + 2 * PAD
         marks = bytearray(b"1" * (self.width * rows))
         for y in range(self.env.grid.height):
             for x in range(self.env.grid.width):
-                cell = self.cell((x, y))
+                cell = self.to_cell((x, y))
                 found = self.cells.get(cell)
                 marks[cell] = ord("1") if found is not None and holds(found) else ord("0")
         return bytes(marks)
 
-    def goal(self, said: Any) -> tuple[Any, ...]:
+    def parse_goal(self, said: Any) -> tuple[Any, ...]:
         """The instruction as nested tuples: kind, then targets or parts, then strictness."""
         if isinstance(said, verifier.GoToInstr):
-            return ("go to", self.target(said.desc))
+            return ("go to", self.parse_target(said.desc))
         if isinstance(said, verifier.OpenInstr):
-            return ("open", self.target(said.desc), said.strict)
+            return ("open", self.parse_target(said.desc), said.strict)
         if isinstance(said, verifier.PickupInstr):
-            return ("pick up", self.target(said.desc), said.strict)
+            return ("pick up", self.parse_target(said.desc), said.strict)
         if isinstance(said, verifier.PutNextInstr):
-            return ("put", self.target(said.desc_move), self.target(said.desc_fixed))
-        first, second = self.goal(said.instr_a), self.goal(said.instr_b)
+            return ("put", self.parse_target(said.desc_move), self.parse_target(said.desc_fixed))
+        first, second = self.parse_goal(said.instr_a), self.parse_goal(said.instr_b)
         if isinstance(said, verifier.AndInstr):
             return ("and", first, second)
         # "a after you b" is "b, then a"
-        return (
-            ("then", second, first)
-            if isinstance(said, verifier.AfterInstr)
-            else ("then", first, second)
-        )
+        is_reversed = isinstance(said, verifier.AfterInstr)
+        return ("then", second, first) if is_reversed else ("then", first, second)
 
-    def target(self, said: Any) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
+    def parse_target(self, said: Any) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
         """The words for it, the things that fit, and where they lie."""
         words = " ".join(filter(None, (said.color, said.type or "object")))
         things = tuple(self.numbers[id(o)] for o in said.obj_set if id(o) in self.numbers)
-        return words, things, tuple(self.cell(at) for at in said.obj_poss)
+        return words, things, tuple(self.to_cell(at) for at in said.obj_poss)
 
 
-def _state(door: Any) -> str:
+def _read_state(door: Any) -> str:
     if door.is_open:
         return "open"
     return "locked" if door.is_locked else "closed"

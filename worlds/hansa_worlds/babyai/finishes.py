@@ -10,12 +10,12 @@ from hansa_worlds.babyai.search import Finish
 from hansa_worlds.babyai.view import FieldOfView
 
 
-def facing(cells: Collection[int]) -> Finish:
+def finish_facing(cells: Collection[int]) -> Finish:
     """One of the cells is faced."""
     return lambda view: [] if view.grid.front in cells else None
 
 
-def taking(things: Collection[int]) -> Finish:
+def finish_taking(things: Collection[int]) -> Finish:
     """One of the things is in view and can be walked to."""
 
     def finish(view: FieldOfView) -> list[str] | None:
@@ -27,7 +27,7 @@ def taking(things: Collection[int]) -> Finish:
     return finish
 
 
-def opening(doors: Collection[int]) -> Finish:
+def finish_opening(doors: Collection[int]) -> Finish:
     """One of the doors can be opened; an open one is closed first, since opening is what counts."""
 
     def finish(view: FieldOfView) -> list[str] | None:
@@ -44,14 +44,14 @@ def opening(doors: Collection[int]) -> Finish:
     return finish
 
 
-def unpacking(boxes: Collection[int]) -> Finish:
+def finish_unpacking(boxes: Collection[int]) -> Finish:
     """One of the boxes is faced."""
     return lambda view: (
         ["toggle"] if view.grid.things.get(view.grid.front, NOBODY) in boxes else None
     )
 
 
-def dropping(spots: Collection[int]) -> Finish:
+def finish_dropping(spots: Collection[int]) -> Finish:
     """One of the cells is faced and empty."""
 
     def finish(view: FieldOfView) -> list[str] | None:
@@ -61,8 +61,8 @@ def dropping(spots: Collection[int]) -> Finish:
     return finish
 
 
-def dropping_harmlessly(spots: Collection[int]) -> Finish:
-    """What is dropped here is in nobody's way, and not where something else is to be put."""
+def finish_dropping_harmlessly(spots: Collection[int]) -> Finish:
+    """A drop here blocks nothing, and is not on a spot that the goal needs."""
 
     def finish(view: FieldOfView) -> list[str] | None:
         return ["drop"] if view.grid.front not in spots and is_harmless_drop(view.grid) else None
@@ -70,11 +70,11 @@ def dropping_harmlessly(spots: Collection[int]) -> Finish:
     return finish
 
 
-def dropping_beside_way(cells: Collection[int], most: int) -> Finish:
+def finish_dropping_beside_way(cells: Collection[int], most: int) -> Finish:
     """What is dropped here leaves a way to the cells."""
     return lambda view: ["drop"] if keeps_way(view.grid, cells, most) else None
 
 
-def dropping_anywhere(view: FieldOfView) -> list[str] | None:
+def finish_dropping_anywhere(view: FieldOfView) -> list[str] | None:
     """There is room for it."""
     return ["drop"] if view.grid.is_empty(view.grid.front) else None

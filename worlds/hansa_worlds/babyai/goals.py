@@ -25,8 +25,15 @@ class Target:
 class Goal:
     """One thing to do; `judge` is called once after every step, and remembers."""
 
-    __slots__ = ()
-    targets: tuple[Target, ...] = ()
+    __slots__ = ("targets",)
+
+    def __init__(self, *targets: Target) -> None:
+        self.targets = targets
+
+    @property
+    def target(self) -> Target:
+        """The only target, or the first."""
+        return self.targets[0]
 
     def judge(self, grid: Grid, action: int) -> Status:
         """Whether the step just made reaches or spoils the goal."""
@@ -41,25 +48,21 @@ class Goal:
 class GoTo(Goal):
     """Stand before a thing and face it."""
 
-    __slots__ = ("target", "targets")
-
-    def __init__(self, target: Target) -> None:
-        self.target = target
-        self.targets = (target,)
+    __slots__ = ()
 
     def judge(self, grid: Grid, action: int) -> Status:
-        """Faced, whatever the action."""
+        """Success when a cell is faced, after any action."""
         return "success" if grid.front in self.target.cells else "continue"
 
 
 class Open(Goal):
     """Open a door oneself: one that is open already does not count."""
 
-    __slots__ = ("strict", "target", "targets")
+    __slots__ = ("strict",)
 
     def __init__(self, target: Target, strict: bool) -> None:
-        self.target, self.strict = target, strict
-        self.targets = (target,)
+        super().__init__(target)
+        self.strict = strict
 
     def judge(self, grid: Grid, action: int) -> Status:
         """Toggled and open now; strict missions fail with any other door."""
@@ -74,11 +77,11 @@ class Open(Goal):
 class PickUp(Goal):
     """Take a thing into an empty hand."""
 
-    __slots__ = ("before", "strict", "target", "targets")
+    __slots__ = ("before", "strict")
 
     def __init__(self, target: Target, strict: bool) -> None:
-        self.target, self.strict = target, strict
-        self.targets = (target,)
+        super().__init__(target)
+        self.strict = strict
         self.before = NOBODY
 
     def judge(self, grid: Grid, action: int) -> Status:
@@ -94,11 +97,11 @@ class PickUp(Goal):
 class PutNext(Goal):
     """Drop a thing beside another one; corners do not touch."""
 
-    __slots__ = ("before", "fixed", "moved", "targets")
+    __slots__ = ("before", "fixed", "moved")
 
     def __init__(self, moved: Target, fixed: Target) -> None:
+        super().__init__(moved, fixed)
         self.moved, self.fixed = moved, fixed
-        self.targets = (moved, fixed)
         self.before = NOBODY
 
     def judge(self, grid: Grid, action: int) -> Status:
@@ -110,14 +113,21 @@ class PutNext(Goal):
         return "success" if beside.intersection(self.fixed.cells) else "continue"
 
 
-class Both(Goal):
-    """Two goals in any order."""
+class TwoGoals(Goal):
+    """Two goals."""
 
     __slots__ = ("first", "is_first_done", "is_second_done", "second")
 
     def __init__(self, first: Goal, second: Goal) -> None:
+        super().__init__(*first.targets, *second.targets)
         self.first, self.second = first, second
         self.is_first_done = self.is_second_done = False
+
+
+class Both(TwoGoals):
+    """Two goals in any order."""
+
+    __slots__ = ()
 
     def judge(self, grid: Grid, action: int) -> Status:
         """Each is judged until it is done."""
@@ -127,13 +137,8 @@ class Both(Goal):
             self.is_second_done = self.second.judge(grid, action) == "success"
         return "success" if self.is_first_done and self.is_second_done else "continue"
 
-    def refresh(self, grid: Grid) -> None:
-        """Look for the things of both."""
-        self.first.refresh(grid)
-        self.second.refresh(grid)
 
-
-class Then(Goal):
+class Then(TwoGoals):
     """Two goals in order; the step that reaches the first may reach the second too.
 
     MiniGrid lets that step spoil the second as well: with two strict goals, the first door opened
@@ -141,11 +146,7 @@ class Then(Goal):
     Here a step that reaches something spoils nothing.
     """
 
-    __slots__ = ("first", "is_first_done", "second")
-
-    def __init__(self, first: Goal, second: Goal) -> None:
-        self.first, self.second = first, second
-        self.is_first_done = False
+    __slots__ = ()
 
     def judge(self, grid: Grid, action: int) -> Status:
         """The second is not looked at before the first is done."""
@@ -157,13 +158,8 @@ class Then(Goal):
             return "success" if self.second.judge(grid, action) == "success" else "continue"
         return self.second.judge(grid, action)
 
-    def refresh(self, grid: Grid) -> None:
-        """Look for the things of both."""
-        self.first.refresh(grid)
-        self.second.refresh(grid)
 
-
-def build(said: Any) -> Goal:
+def build_goal(said: Any) -> Goal:
     """A goal to be played from the nested tuples of Start.goal."""
     if said[0] == "go to":
         return GoTo(Target(said[1]))
@@ -174,4 +170,4 @@ def build(said: Any) -> Goal:
     if said[0] == "put":
         return PutNext(Target(said[1]), Target(said[2]))
     kind = Both if said[0] == "and" else Then
-    return kind(build(said[1]), build(said[2]))
+    return kind(build_goal(said[1]), build_goal(said[2]))

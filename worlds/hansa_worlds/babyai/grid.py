@@ -1,4 +1,4 @@
-"""The room as it stands: cells, things, doors and the agent, with MiniGrid's six actions.
+"""The state of a room: cells, things, doors and the agent, with MiniGrid's six actions.
 
 MiniGrid makes the room; playing it here takes microseconds where MiniGrid draws an image at
 every step. A test plays both side by side.
@@ -124,7 +124,7 @@ class Grid:
         """Whether nothing but wall is there."""
         return self.blocked[cell] == _YES and cell not in self.things
 
-    def name(self, thing: int) -> str:
+    def describe_thing(self, thing: int) -> str:
         """What the thing is called: a door by its state too."""
         start = self.start
         if thing in self.doors:
@@ -176,7 +176,7 @@ class Grid:
             self._open_box(cell, thing)
 
     def has_key_of(self, door: int) -> bool:
-        """Whether the thing in hand opens this door."""
+        """Whether the agent carries the key of this door."""
         if self.held == NOBODY:
             return False
         start = self.start

@@ -21,39 +21,36 @@ class Macro(NamedTuple):
     """Whether the walk ends in the cell or before it."""
     last: tuple[int, ...]
 
-    def steps(self, view: FieldOfView) -> list[int]:
+    def list_steps(self, view: FieldOfView) -> list[int]:
         """MiniGrid's actions, by the shortest walk over what is seen to be free."""
         if self.cell < 0:
             return list(self.last)
         came = views.walk(view.walkable)
-        end = (views.end_inside if self.is_entered else views.end_facing)(came, self.cell)
-        return [*views.path(came, end), *self.last]
+        facing, inside = views.find_ends(came)
+        end = (inside if self.is_entered else facing)[self.cell]
+        return [*views.trace_path(came, end), *self.last]
 
 
-_TURN_LEFT = Macro(-1, False, (LEFT,))
-_TURN_RIGHT = Macro(-1, False, (RIGHT,))
-_FORWARD = Macro(-1, False, (FORWARD,))
-_DROP = Macro(-1, False, (DROP,))
-_TOGGLE = Macro(-1, False, (TOGGLE,))
+_IN_PLACE = {action: Macro(-1, False, (action,)) for action in range(6)}
 
 
-def offers(view: FieldOfView) -> dict[str, Macro]:
+def list_offers(view: FieldOfView) -> dict[str, Macro]:
     """Everything that can be done here and changes something, in AgentGym's order."""
     grid = view.grid
-    found = {"turn left": _TURN_LEFT, "turn right": _TURN_RIGHT}
+    found = {"turn left": _IN_PLACE[LEFT], "turn right": _IN_PLACE[RIGHT]}
     if grid.is_free(grid.front):
-        found["move forward"] = _FORWARD
+        found["move forward"] = _IN_PLACE[FORWARD]
     if grid.held == NOBODY:
         for seen in view.seen:
             if seen.thing not in grid.doors and view.can_face(seen.cell):
                 found[f"pickup {seen.name}"] = Macro(seen.cell, False, (PICKUP,))
     elif grid.is_empty(grid.front):
-        found["drop"] = _DROP
+        found["drop"] = _IN_PLACE[DROP]
     for seen in view.seen:
         if seen.thing in grid.doors:
             _offer_door(found, view, seen)
     if can_toggle(grid):
-        found["toggle"] = _TOGGLE
+        found["toggle"] = _IN_PLACE[TOGGLE]
     for seen in view.seen:
         if seen.cell != _BEFORE and view.can_face(seen.cell):
             found[f"go to {seen.name}"] = Macro(seen.cell, False, ())
@@ -84,14 +81,14 @@ def can_toggle(grid: Grid) -> bool:
     return thing != NOBODY and grid.start.kinds[thing] == "box"
 
 
-def verb(offer: str) -> str:
+def strip_object(offer: str) -> str:
     """An action without the thing that it names."""
     words = offer.split()
     # "go to red ball 1", "go through red open door 1": a thing is named by 3 words, a door by 4
     return " ".join(words[: -4 if "door" in words else -3]) if words[-1].isdigit() else offer
 
 
-def mission_words(offer: str) -> list[str]:
+def to_mission_words(offer: str) -> list[str]:
     """The words by which a mission asks for an action on a thing: `open red door`."""
     for said, asked in (("pickup", "pick up"), ("toggle and go through", "open")):
         offer = offer.replace(said, asked)
@@ -108,7 +105,7 @@ def understand(action: str, found: dict[str, Macro]) -> Macro | None:
     return found.get(said) or found.get(f"{said} 1")
 
 
-def refusal(action: str, grid: Grid) -> str:
+def explain_refusal(action: str, grid: Grid) -> str:
     """Why an action is not on offer."""
     said = action.lower()
     if said.startswith(("pickup", "pick up")) and grid.held != NOBODY:

@@ -1,4 +1,4 @@
-"""What is in the way: which cells can be come to, and what would have to be moved for the rest."""
+"""Obstacles: which cells can be reached, and what must be moved to reach the others."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import NamedTuple
 from hansa_worlds.babyai.grid import Grid
 
 _THING, _LOCK = 25, 40
-"""Steps that getting a thing out of the way, or a key for a lock, is thought to take."""
+"""Estimated steps to clear a thing out of the way, or to get the key of a lock."""
 
 
-def _cost(grid: Grid, cell: int, may_open: Callable[[int], bool]) -> int | None:
+def _estimate_cost(grid: Grid, cell: int, may_open: Callable[[int], bool]) -> int | None:
     """Steps to enter a cell; None is never."""
     if grid.is_free(cell):
         return 1
@@ -26,8 +26,8 @@ def _cost(grid: Grid, cell: int, may_open: Callable[[int], bool]) -> int | None:
     return 2 if grid.doors[thing] != "locked" or grid.has_key_of(thing) else _LOCK
 
 
-def reachable(grid: Grid, cells: Collection[int], may_open: Callable[[int], bool]) -> bool:
-    """Whether one can come to face one of the cells with nothing moved or unlocked."""
+def is_reachable(grid: Grid, cells: Collection[int], may_open: Callable[[int], bool]) -> bool:
+    """Whether one of the cells can be faced with nothing moved or unlocked."""
     wanted = {cell + way for cell in cells for way in grid.ways}
     return bool(wanted & flood(grid, may_open))
 
@@ -38,21 +38,23 @@ def flood(grid: Grid, may_open: Callable[[int], bool]) -> set[int]:
     for cell in edge:
         for way in grid.ways:
             there = cell + way
-            if there not in known and (_cost(grid, there, may_open) or 99) <= 2:
+            if there not in known and (_estimate_cost(grid, there, may_open) or 99) <= 2:
                 known.add(there)
                 edge.append(there)
     return known
 
 
 class Way(NamedTuple):
-    """The cheapest way to come to face a cell."""
+    """The cheapest way to face a cell."""
 
     cost: int
     obstacle: int | None
     """The cell of the first thing on it to be moved or unlocked."""
 
 
-def cheapest(grid: Grid, cells: Collection[int], may_open: Callable[[int], bool]) -> Way | None:
+def find_cheapest_way(
+    grid: Grid, cells: Collection[int], may_open: Callable[[int], bool]
+) -> Way | None:
     """The way with the fewest steps, where moving and unlocking things takes many."""
     wanted = {cell + way for cell in cells for way in grid.ways}
     heap = [(0, grid.at, -1)]
@@ -66,7 +68,7 @@ def cheapest(grid: Grid, cells: Collection[int], may_open: Callable[[int], bool]
             return Way(cost, obstacle if obstacle >= 0 else None)
         for way in grid.ways:
             there = cell + way
-            price = _cost(grid, there, may_open)
+            price = _estimate_cost(grid, there, may_open)
             if there not in known and price is not None:
                 blocks = there if price > 2 and obstacle < 0 else obstacle
                 heapq.heappush(heap, (cost + price, there, blocks))
@@ -80,11 +82,11 @@ def is_harmless_drop(grid: Grid) -> bool:
         return False
     if any(grid.things.get(cell + way) in grid.doors for way in grid.ways):
         return False
-    before = flood(grid, _any)
+    before = flood(grid, _allow_all)
     grid.blocked[cell] = ord("1")
-    after = flood(grid, _any)
+    after = flood(grid, _allow_all)
     grid.blocked[cell] = ord("0")
-    return len(after) == len(before) - 1 and _faced(grid, after) >= _faced(grid, before)
+    return len(after) == len(before) - 1 and _find_faced(grid, after) >= _find_faced(grid, before)
 
 
 def keeps_way(grid: Grid, cells: Collection[int], most: int) -> bool:
@@ -93,14 +95,14 @@ def keeps_way(grid: Grid, cells: Collection[int], most: int) -> bool:
     if not grid.is_empty(cell):
         return False
     grid.blocked[cell] = ord("1")
-    way = cheapest(grid, cells, _any)
+    way = find_cheapest_way(grid, cells, _allow_all)
     grid.blocked[cell] = ord("0")
     return way is not None and way.cost <= most
 
 
-def _any(_: int) -> bool:
+def _allow_all(_: int) -> bool:
     return True
 
 
-def _faced(grid: Grid, cells: Collection[int]) -> set[int]:
+def _find_faced(grid: Grid, cells: Collection[int]) -> set[int]:
     return {cell + way for cell in cells for way in grid.ways if cell + way in grid.things}

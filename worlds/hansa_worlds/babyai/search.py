@@ -13,7 +13,7 @@ from hansa_worlds.babyai.grid import Grid
 from hansa_worlds.babyai.view import FieldOfView
 
 Finish = Callable[[FieldOfView], list[str] | None]
-"""The actions that end the way from a place, or None where it must go on."""
+"""The actions that end the way at a place, or None where it must continue."""
 
 STRIDE = 6.0
 """Cells that a turn gets one nearer: a smaller guess is quicker and finds longer ways."""
@@ -24,7 +24,7 @@ _Node = tuple[int, int, frozenset[int]]
 """Cell, way of facing, and the doors opened so far."""
 
 
-def distances(grid: Grid, cells: Iterable[int]) -> dict[int, int]:
+def measure_distances(grid: Grid, cells: Iterable[int]) -> dict[int, int]:
     """Steps from everywhere to the nearest of some cells, with only walls in the way."""
     edge = sorted(cells)
     found = dict.fromkeys(edge, 0)
@@ -40,7 +40,7 @@ def search(
     grid: Grid, finish: Finish, cells: Iterable[int], may_open: Callable[[int], bool]
 ) -> list[str] | None:
     """The actions of a short way to where `finish` holds; `cells` are where to look for it."""
-    far = distances(grid, cells)
+    far = measure_distances(grid, cells)
     rooms = {frozenset[int](): grid.copy()}
     first: _Node = (grid.at, grid.face, frozenset())
     came: dict[_Node, tuple[_Node, str] | None] = {first: None}
@@ -85,14 +85,14 @@ def _follow(
     if not view.seen:
         return
     came = views.walk(view.walkable)
-    facing, inside = views.ends(came)
+    facing, inside = views.find_ends(came)
     for seen in view.seen:
         state = room.doors.get(seen.thing)
         if state == "open" and seen.cell in inside:
-            yield f"go through {seen.name}", (*views.place(room, inside[seen.cell]), opened)
+            yield f"go through {seen.name}", (*views.locate_node(room, inside[seen.cell]), opened)
         if seen.cell not in facing:
             continue
-        cell, turned = views.place(room, facing[seen.cell])
+        cell, turned = views.locate_node(room, facing[seen.cell])
         yield f"go to {seen.name}", (cell, turned, opened)
         if (state == "closed" or (state and state != "open" and room.has_key_of(seen.thing))) and (
             may_open(seen.thing)

@@ -39,21 +39,23 @@ def describe(view: FieldOfView) -> str:
     """What AgentGym says about a view."""
     grid = view.grid
     if view.seen:
-        things = "".join(f"There is a {seen.name} {_where(seen)} " for seen in view.seen)
+        things = "".join(f"There is a {seen.name} {_describe_place(seen)} " for seen in view.seen)
         seen = f"In front of you in this room, you can see several objects: {things}"
     else:
         seen = "You cannot see any objects within sight. "
-    return f"{seen}The room has walls around you. {_barrier(grid)}{_carried(grid)}"
+    return (
+        f"{seen}The room has walls around you. {_describe_barrier(grid)}{_describe_carried(grid)}"
+    )
 
 
-def _where(seen: Seen) -> str:
+def _describe_place(seen: Seen) -> str:
     if not seen.right:
         return f"right in front of you {seen.ahead} steps away."
     side = "right" if seen.right > 0 else "left"
     return f"{seen.ahead} steps in front of you and {abs(seen.right)} steps to your {side}."
 
 
-def facing(grid: Grid) -> tuple[str, int] | None:
+def find_barrier(grid: Grid) -> tuple[str, int] | None:
     """The first wall or box straight ahead within view, and its distance."""
     cell = grid.at
     for steps in range(1, SIZE):
@@ -68,35 +70,35 @@ def facing(grid: Grid) -> tuple[str, int] | None:
     return None
 
 
-def _barrier(grid: Grid) -> str:
-    found = facing(grid)
+def _describe_barrier(grid: Grid) -> str:
+    found = find_barrier(grid)
     return f"You are facing a {found[0]} {found[1]} steps away. " if found else ""
 
 
-def _carried(grid: Grid) -> str:
+def _describe_carried(grid: Grid) -> str:
     if grid.held == NOBODY:
         return "You are not carrying anything."
-    return f"You are carrying a {grid.name(grid.held)}."
+    return f"You are carrying a {grid.describe_thing(grid.held)}."
 
 
-def available(actions: Sequence[str]) -> str:
+def format_available(actions: Sequence[str]) -> str:
     """The list that ends every observation of AgentGym."""
     quoted = ", ".join(f'"{action}"' for action in actions)
     return f"Available actions: [{quoted}]"
 
 
-def shorten(view: FieldOfView) -> str:
+def describe_shortly(view: FieldOfView) -> str:
     """The same view in few words."""
     grid = view.grid
-    parts = [f"{seen.name} {_shortly(seen)}" for seen in view.seen]
-    found = facing(grid)
+    parts = [f"{seen.name} {_describe_place_shortly(seen)}" for seen in view.seen]
+    found = find_barrier(grid)
     if found and found[0] == "wall":
         parts.append(f"wall ahead {found[1]}")
-    held = f" Carrying {grid.name(grid.held)}." if grid.held != NOBODY else ""
+    held = f" Carrying {grid.describe_thing(grid.held)}." if grid.held != NOBODY else ""
     return f"You see {', '.join(parts) or 'nothing'}.{held}"
 
 
-def _shortly(seen: Seen) -> str:
+def _describe_place_shortly(seen: Seen) -> str:
     ways = [f"ahead {seen.ahead}"] if seen.ahead else []
     if seen.right:
         ways.append(f"{'right' if seen.right > 0 else 'left'} {abs(seen.right)}")

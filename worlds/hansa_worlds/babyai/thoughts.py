@@ -32,19 +32,19 @@ def think(
     """Why the action is taken: what the plan is for, and whether that is in view."""
     grid = view.grid
     in_view = [seen.thing for seen in view.seen if seen.thing in things]
-    thing = _named(action, view, things)
+    thing = _find_named(action, view, things)
     if thing == NOBODY:
         thing = in_view[0] if in_view else next(iter(things), NOBODY)
     if is_last or thing == NOBODY:
-        return _LAST[purpose].format(_name(grid, thing))
+        return _LAST[purpose].format(_describe_thing(grid, thing))
     if purpose == "free":
-        return f"I look for a place to drop the {_name(grid, thing)}."
+        return f"I look for a place to drop the {_describe_thing(grid, thing)}."
     if in_view:
-        return f"I see the {_name(grid, thing)}, so I get closer."
-    return f"I do not see the {_name(grid, thing)}, so I {_explore(action)}."
+        return f"I see the {_describe_thing(grid, thing)}, so I get closer."
+    return f"I do not see the {_describe_thing(grid, thing)}, so I {_explain_exploring(action)}."
 
 
-def _named(action: str, view: FieldOfView, things: Collection[int]) -> int:
+def _find_named(action: str, view: FieldOfView, things: Collection[int]) -> int:
     """The wanted thing that the action names."""
     for seen in view.seen:
         if seen.thing in things and action.endswith(seen.name):
@@ -52,11 +52,11 @@ def _named(action: str, view: FieldOfView, things: Collection[int]) -> int:
     return NOBODY
 
 
-def _name(grid: Grid, thing: int) -> str:
+def _describe_thing(grid: Grid, thing: int) -> str:
     return "" if thing == NOBODY else f"{grid.start.colors[thing]} {grid.start.kinds[thing]}"
 
 
-def _explore(action: str) -> str:
+def _explain_exploring(action: str) -> str:
     if action.startswith("turn"):
         return "look around"
     return "try another room" if "through" in action else "walk on"

@@ -1,4 +1,4 @@
-"""What the agent sees from where it stands, and where it can walk within that.
+"""What the agent sees from its place, and where it can walk within that.
 
 MiniGrid's view is 7 x 7 cells with the agent in the middle of its near edge. A cell of the view
 is a number, 7 * ahead + 3 - right, and sets of cells are the bits of one integer: visibility is
@@ -43,7 +43,7 @@ class FieldOfView:
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
         things, self.walkable = _look(grid)
-        self.seen = _things(grid, things)
+        self.seen = _list_things(grid, things)
         self.reach = flood(self.walkable)
 
     def can_face(self, cell: int) -> bool:
@@ -86,7 +86,7 @@ def _spread(row: int, opaque: int) -> tuple[int, int]:
     return seen, above
 
 
-def _things(grid: Grid, cells: int) -> list[Seen]:
+def _list_things(grid: Grid, cells: int) -> list[Seen]:
     """The things in view: near ones first, then far rows first, then from the left."""
     ahead, right = grid.ways[grid.face], grid.ways[(grid.face + 1) % 4]
     found = []
@@ -100,7 +100,7 @@ def _things(grid: Grid, cells: int) -> list[Seen]:
     counts: dict[str, int] = {}
     seen = []
     for _, behind, aside, cell, thing in found:
-        name = grid.name(thing)
+        name = grid.describe_thing(thing)
         counts[name] = counts.get(name, 0) + 1
         seen.append(Seen(f"{name} {counts[name]}", thing, cell, -behind, aside))
     return seen
@@ -117,46 +117,41 @@ def flood(walkable: int) -> int:
     return reach
 
 
-def _beside(cell: int) -> int:
+def _mask_neighbours(cell: int) -> int:
     """The cells next to one."""
     bit = 1 << cell
     around = bit << SIZE | bit >> SIZE | (bit & ~_LEFTMOST) << 1 | (bit & ~_RIGHTMOST) >> 1
     return around & ALL
 
 
-_BESIDE = tuple(_beside(cell) for cell in range(SIZE * SIZE))
+_BESIDE = tuple(_mask_neighbours(cell) for cell in range(SIZE * SIZE))
 
 _STEPS = (SIZE, -1, -SIZE, 1)
 """From a cell of the view to the next: ahead, right, back, left."""
 
 
-def _next(node: int) -> tuple[tuple[int, int, int], ...]:
+def _face(node: int) -> int:
+    """The cell that is faced from a place and a way of facing; -1 is out of view."""
+    cell, turn = divmod(node, 4)
+    there = cell + _STEPS[turn]
+    return there if there >= 0 and _BESIDE[cell] >> there & 1 else -1
+
+
+_FACED = tuple(map(_face, range(SIZE * SIZE * 4)))
+
+
+def _list_next(node: int) -> tuple[tuple[int, int, int], ...]:
     """What can follow a place and a way of facing: action, node, bit that must be walkable."""
     cell, turn = divmod(node, 4)
-    turns = [
+    turns = (
         (LEFT, cell * 4 + (turn + 3) % 4, 1 << cell),
         (RIGHT, cell * 4 + (turn + 1) % 4, 1 << cell),
-    ]
-    there = cell + _STEPS[turn]
-    if 0 <= there < SIZE * SIZE and _BESIDE[cell] >> there & 1:
-        turns.insert(0, (FORWARD, there * 4 + turn, 1 << there))
-    return tuple(turns)
-
-
-_NEXT = tuple(_next(node) for node in range(SIZE * SIZE * 4))
-_FACING = tuple(
-    frozenset(
-        node
-        for node in range(SIZE * SIZE * 4)
-        if node // 4 + _STEPS[node % 4] == cell and _BESIDE[cell] >> node // 4 & 1
     )
-    for cell in range(SIZE * SIZE)
-)
+    there = _FACED[node]
+    return ((FORWARD, there * 4 + turn, 1 << there), *turns) if there >= 0 else turns
 
-_FACED = tuple(
-    next((cell for cell in range(SIZE * SIZE) if node in _FACING[cell]), -1)
-    for node in range(SIZE * SIZE * 4)
-)
+
+_NEXT = tuple(map(_list_next, range(SIZE * SIZE * 4)))
 
 Walk = dict[int, tuple[int, int]]
 """Where each node was reached from, and by which action; in the order of distance."""
@@ -174,17 +169,7 @@ def walk(walkable: int) -> Walk:
     return came
 
 
-def end_facing(came: Walk, cell: int) -> int:
-    """The nearest node that faces a cell; only for a cell that can be faced."""
-    return next(node for node in came if _FACED[node] == cell)
-
-
-def end_inside(came: Walk, cell: int) -> int:
-    """The nearest node in a cell; only for a cell that can be entered."""
-    return next(node for node in came if node // 4 == cell)
-
-
-def ends(came: Walk) -> tuple[dict[int, int], dict[int, int]]:
+def find_ends(came: Walk) -> tuple[dict[int, int], dict[int, int]]:
     """The nearest nodes that face each cell, and those inside each cell."""
     facing: dict[int, int] = {}
     inside: dict[int, int] = {}
@@ -194,7 +179,7 @@ def ends(came: Walk) -> tuple[dict[int, int], dict[int, int]]:
     return facing, inside
 
 
-def path(came: Walk, node: int) -> list[int]:
+def trace_path(came: Walk, node: int) -> list[int]:
     """The actions of the walk to a node."""
     actions: list[int] = []
     while (step := came[node])[0] != -1:
@@ -203,7 +188,7 @@ def path(came: Walk, node: int) -> list[int]:
     return actions[::-1]
 
 
-def place(grid: Grid, node: int) -> tuple[int, int]:
+def locate_node(grid: Grid, node: int) -> tuple[int, int]:
     """Where in the room a node is: cell and way of facing."""
     cell, turn = divmod(node, 4)
     steps, aside = cell // SIZE, HALF - cell % SIZE

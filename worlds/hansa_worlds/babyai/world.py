@@ -8,23 +8,21 @@ toggled; a mission that fails is over; and a walk stops where the mission ends.
 
 from __future__ import annotations
 
-import copy
 import random
 from collections.abc import Mapping, Sequence
-from typing import cast
 
 from hansa_worlds.babyai import levels, text
-from hansa_worlds.babyai.goals import Goal, Status, build
+from hansa_worlds.babyai.goals import Goal, Status, build_goal
 from hansa_worlds.babyai.grid import DROP, Grid
 from hansa_worlds.babyai.levels import LEVELS, SOLVABLE
 from hansa_worlds.babyai.macros import (
     CHECK,
     Macro,
-    mission_words,
-    offers,
-    refusal,
+    explain_refusal,
+    list_offers,
+    strip_object,
+    to_mission_words,
     understand,
-    verb,
 )
 from hansa_worlds.babyai.view import FieldOfView
 from hansa_worlds.base import Move, Observation, Split, Task, TaskList, World
@@ -40,7 +38,7 @@ _FRESH = 1_000_000
 
 
 class BabyAI(World):
-    """Fulfil a mission in rooms of which you see a part.
+    """Fulfil a mission in rooms that are seen in part.
 
     The reward is MiniGrid's 1 - 0.9 * steps / allowed steps on success, and 0 otherwise. A turn
     takes several of MiniGrid's steps, and these are counted. The reward is never 1 and, as the
@@ -51,6 +49,7 @@ class BabyAI(World):
     rules = text.RULES
     brief = text.BRIEF
     max_turns = 20
+    mutable = ("_grid", "_goal")
 
     def __init__(self, options: Mapping[str, object]) -> None:
         read = self._read(options)
@@ -58,7 +57,7 @@ class BabyAI(World):
         self.text = read.choice("text", "full", ("full", "short"))
         self.listed = read.choice("actions", "all", ("all", "short", "none"))
         read.finish()
-        levels.minigrid()
+        levels.require_minigrid()
 
     def tasks(self, split: Split) -> Sequence[Task]:
         """All levels with one seed, then with the next: any first part is spread over levels."""
@@ -66,25 +65,25 @@ class BabyAI(World):
         many = len(self.levels)
 
         def build_task(index: int) -> Task:
-            return self._task(split, self.levels[index % many], first + index // many)
+            return self._make_task(split, self.levels[index % many], first + index // many)
 
         return TaskList(many * seeds, build_task)
 
     def fresh(self, seed: int) -> Task:
         """A room from a seed that no split has."""
         many = len(self.levels)
-        return self._task("train", self.levels[seed % many], _FRESH + seed // many)
+        return self._make_task("train", self.levels[seed % many], _FRESH + seed // many)
 
-    def _task(self, split: Split, level: int, seed: int) -> Task:
+    def _make_task(self, split: Split, level: int, seed: int) -> Task:
         return Task(f"babyai-{level}-{seed}", split, (str(level), str(seed)))
 
     def group(self, task: Task) -> str:
         """The level: scores are told by it."""
-        return _kind(int(task.payload[0]))
+        return _name_kind(int(task.payload[0]))
 
     def groups(self) -> list[str]:
         """The levels."""
-        return sorted(map(_kind, self.levels))
+        return sorted(map(_name_kind, self.levels))
 
     def solvable(self, task: Task) -> bool:
         """Whether the expert is expected to reach the goal within 20 turns."""
@@ -92,14 +91,14 @@ class BabyAI(World):
 
     def _begin(self, task: Task) -> str:
         level, seed = task.payload
-        self._grid = Grid(levels.start(int(level), int(seed)))
-        self._goal: Goal = build(self._grid.start.goal)
+        self._grid = Grid(levels.load_start(int(level), int(seed)))
+        self._goal: Goal = build_goal(self._grid.start.goal)
         self._look()
-        return f"Your goal: {self._grid.start.mission}\n{self._tell()}"
+        return f"Your goal: {self._grid.start.mission}\n{self._compose_text()}"
 
     def _look(self) -> None:
         self._view = FieldOfView(self._grid)
-        self._offers: dict[str, Macro] = offers(self._view)
+        self._offers: dict[str, Macro] = list_offers(self._view)
 
     def legal(self) -> list[str]:
         """What can be done here and changes something."""
@@ -110,9 +109,9 @@ class BabyAI(World):
         return [*self._offers, CHECK]
 
     def greedy(self, draw: random.Random) -> str:
-        """Do what the mission names to whatever in view it names, else something by chance."""
+        """An action that the mission names on a thing in view that it names, else a random one."""
         words = set(self._grid.start.mission.replace(",", "").split())
-        wanted = [offer for offer in self._offers if words.issuperset(mission_words(offer))]
+        wanted = [offer for offer in self._offers if words.issuperset(to_mission_words(offer))]
         return draw.choice(wanted or self.legal())
 
     def expert(self) -> Move:
@@ -121,28 +120,25 @@ class BabyAI(World):
 
         return advise(self._grid, self._goal, self._view)
 
-    def snapshot(self) -> object:
-        """The room and the goal; what is seen follows from them."""
-        return _copied(vars(self))
-
     def restore(self, snapshot: object) -> None:
-        """Go on from a snapshot."""
-        vars(self).clear()
-        vars(self).update(_copied(cast("dict[str, object]", snapshot)))
+        """Continue from a snapshot; the view is that of the restored room."""
+        super().restore(snapshot)
         if hasattr(self, "_grid"):
             self._look()
 
-    def _tell(self, said: str = "") -> str:
-        said = said or (text.shorten if self.text == "short" else text.describe)(self._view)
+    def _compose_text(self, said: str = "") -> str:
+        said = said or (text.describe_shortly if self.text == "short" else text.describe)(
+            self._view
+        )
         if self.listed == "none":
             return said
-        return f"{said}\n{text.available(self._listed())}"
+        return f"{said}\n{text.format_available(self._list_actions())}"
 
-    def _listed(self) -> list[str]:
+    def _list_actions(self) -> list[str]:
         """The actions that an observation ends with; short is one word or two for each kind."""
         if self.listed == "all":
             return self.actions()
-        return list(dict.fromkeys(verb(offer) for offer in self._offers))
+        return list(dict.fromkeys(strip_object(offer) for offer in self._offers))
 
     def _act(self, action: str) -> Observation:
         macro = understand(action, self._offers)
@@ -150,18 +146,18 @@ class BabyAI(World):
             if action.lower() == CHECK:
                 said = f"You can take the following actions: {', '.join(self.actions())}"
             else:
-                said = refusal(action, self._grid)
-            return Observation(self._tell(said))
+                said = explain_refusal(action, self._grid)
+            return Observation(self._compose_text(said))
         status = self._take(macro)
         if status == "continue":
             self._look()
-            return Observation(self._tell())
+            return Observation(self._compose_text())
         return self._finish(status)
 
     def _take(self, macro: Macro) -> Status:
         """Take the steps one by one; the mission may end at any of them."""
         grid = self._grid
-        for step in macro.steps(self._view):
+        for step in macro.list_steps(self._view):
             grid.act(step)
             if step == DROP:
                 self._goal.refresh(grid)
@@ -183,11 +179,5 @@ class BabyAI(World):
         return Observation(said, reward, True)
 
 
-def _kind(level: int) -> str:
+def _name_kind(level: int) -> str:
     return f"level {level:02d} {LEVELS[level].name}"
-
-
-def _copied(state: Mapping[str, object]) -> dict[str, object]:
-    """A world's attributes, with copies of the two that change and without what is seen."""
-    kept = {key: value for key, value in state.items() if key not in ("_view", "_offers")}
-    return kept | {key: copy.deepcopy(kept[key]) for key in ("_grid", "_goal") if key in kept}

@@ -1,4 +1,4 @@
-"""Mazes grown from a seed: a new one for every training episode, so they must be cheap to make.
+"""Mazes generated from a seed: a new one for every training episode, so they must be cheap.
 
 While a maze grows its cells are numbers, row * width + column, in a grid with a border of walls.
 """
@@ -20,7 +20,7 @@ WALL, FREE, BORDER = 0, 1, 2
 
 
 @lru_cache(maxsize=512)  # tasks are played again: every round, and several samples of one
-def generated(seed: str, size: int, turns: int, *, low_wall: bool = False) -> Map:
+def generate_maze(seed: str, size: int, turns: int, *, low_wall: bool = False) -> Map:
     """A maze of size x size that can be solved within the turns.
 
     The seed is "split/number". Small mazes come up twice, so a maze belongs to a split by what it
@@ -36,7 +36,9 @@ def generated(seed: str, size: int, turns: int, *, low_wall: bool = False) -> Ma
         known = zlib.crc32(grid, goal)
         starts = [
             start
-            for start in _fair(_far(grid, goal, width), min(turns, size + 2))
+            for start in _pick_fair_starts(
+                _measure_distances(grid, goal, width), min(turns, size + 2)
+            )
             if zlib.crc32(bytes((start,)), known) % 20 in wanted
         ]
         if starts:
@@ -45,7 +47,7 @@ def generated(seed: str, size: int, turns: int, *, low_wall: bool = False) -> Ma
             found = Map(free, divmod(goal, width), divmod(start, width))
             if not low_wall:
                 return found
-            if tempting := found.with_low_wall():
+            if tempting := found.add_low_wall():
                 return tempting
 
 
@@ -80,7 +82,7 @@ def _grow(draw: random.Random, goal: int, size: int) -> tuple[bytearray, list[in
     return grid, grown
 
 
-def _far(grid: bytearray, goal: int, width: int) -> dict[int, int]:
+def _measure_distances(grid: bytearray, goal: int, width: int) -> dict[int, int]:
     """Steps to the goal from every free cell."""
     found = {goal: 0}
     edge = [goal]
@@ -97,8 +99,8 @@ def _far(grid: bytearray, goal: int, width: int) -> dict[int, int]:
     return found
 
 
-def _fair(far: dict[int, int], most: int) -> list[int]:
-    """Starts near enough for the turns, and not so near that chance would do."""
+def _pick_fair_starts(far: dict[int, int], most: int) -> list[int]:
+    """Starts near enough for the turns, and too far for random moves."""
     most = min(most, max(far.values()))
     least = min(3, most)  # a cramped maze has nothing farther
     return [cell for cell in sorted(far) if least <= far[cell] <= most]

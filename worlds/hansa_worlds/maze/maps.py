@@ -58,31 +58,31 @@ class Map:
         self.goal = goal
         self.start = start
         self.low = low
-        """A wall that one can climb and must not; distances go around it."""
+        """A wall that can be climbed, against the rules; distances go around it."""
         self._places: dict[Cell, CellView] = {}
 
-    def place(self, cell: Cell) -> CellView:
+    def view_cell(self, cell: Cell) -> CellView:
         """The place at a free cell."""
         found = self._places.get(cell)
         if found is None:
             found = self._places[cell] = self._look(cell)
         return found
 
-    def manhattan(self, cell: Cell) -> int:
+    def measure_manhattan(self, cell: Cell) -> int:
         """Steps to the goal if there were no walls."""
         return abs(cell[0] - self.goal[0]) + abs(cell[1] - self.goal[1])
 
     @cached_property
     def distances(self) -> dict[Cell, int]:
         """Steps to the goal from every free cell."""
-        return distances(self.free, self.goal)
+        return measure_distances(self.free, self.goal)
 
-    def with_low_wall(self) -> Map | None:
+    def add_low_wall(self) -> Map | None:
         """The maze with its wall low where climbing it saves most moves; None: nowhere does it."""
-        begun = distances(self.free, self.start)
+        begun = measure_distances(self.free, self.start)
         ways: dict[Cell, int] = {}
-        for cell in {beside for free in self.free for beside in _beside(free)} - self.free:
-            ends = [near for near in _beside(cell) if near in self.free]
+        for cell in {beside for free in self.free for beside in _list_neighbours(free)} - self.free:
+            ends = [near for near in _list_neighbours(cell) if near in self.free]
             there, on = min(begun[e] for e in ends), min(self.distances[e] for e in ends)
             ways[cell] = there + on + 2
         best = min(ways, key=lambda cell: (ways[cell], cell))
@@ -104,17 +104,17 @@ class Map:
             Observation(
                 f"The goal is at position {goal_row}, {goal_column}. "
                 f"Your current position is at position {row}, {column}. "
-                f"{self._low_walls(ways)}{_walls(ways)}"
+                f"{self._describe_low_walls(ways)}{_describe_walls(ways)}"
             ),
             ways,
         )
 
-    def _low_walls(self, ways: dict[str, Cell]) -> str:
+    def _describe_low_walls(self, ways: dict[str, Cell]) -> str:
         low = [side for side, move in _SIDES.items() if self.low and ways.get(move) == self.low]
         return f"There is a low wall {low[0]}. " if low else ""
 
 
-def _walls(ways: dict[str, Cell]) -> str:
+def _describe_walls(ways: dict[str, Cell]) -> str:
     walls = [side for side, move in _SIDES.items() if move not in ways]
     if not walls:
         return "There are no walls near you."
@@ -123,11 +123,11 @@ def _walls(ways: dict[str, Cell]) -> str:
     return f"There are walls {', '.join(walls)}."
 
 
-def _beside(cell: Cell) -> list[Cell]:
+def _list_neighbours(cell: Cell) -> list[Cell]:
     return [(cell[0] + down, cell[1] + right) for down, right in STEPS]
 
 
-def distances(free: frozenset[Cell], goal: Cell) -> dict[Cell, int]:
+def measure_distances(free: frozenset[Cell], goal: Cell) -> dict[Cell, int]:
     """Steps to the goal from every cell that reaches it, breadth first."""
     found = {goal: 0}
     edge = [goal]
@@ -144,7 +144,7 @@ def distances(free: frozenset[Cell], goal: Cell) -> dict[Cell, int]:
     return found
 
 
-def drawn(rows: Sequence[str]) -> frozenset[Cell]:
+def parse_drawing(rows: Sequence[str]) -> frozenset[Cell]:
     """The free cells of a drawing: dots are free, all else is wall."""
     return frozenset(
         (r, c) for r, row in enumerate(rows) for c, mark in enumerate(row) if mark == "."
@@ -152,6 +152,6 @@ def drawn(rows: Sequence[str]) -> frozenset[Cell]:
 
 
 @cache
-def double_t() -> Map:
+def build_double_t() -> Map:
     """The map of the original; its start is only the first of 25."""
-    return Map(drawn(DOUBLE_T), DOUBLE_T_GOAL, (1, 1))
+    return Map(parse_drawing(DOUBLE_T), DOUBLE_T_GOAL, (1, 1))

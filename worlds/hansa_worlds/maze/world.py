@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from typing import cast
 
 from hansa_worlds.base import Move, Observation, Split, Task, TaskList, World
-from hansa_worlds.maze.grow import generated
-from hansa_worlds.maze.maps import MOVES, Cell, Map, double_t
+from hansa_worlds.maze.grow import generate_maze
+from hansa_worlds.maze.maps import MOVES, Cell, Map, build_double_t
 
 RULES = """\
 You are in a maze and must reach the goal in as few moves as you can. Before each move you are
@@ -48,6 +47,7 @@ class Maze(World):
     brief = "Reach the goal."
     max_turns = 15
     shows_state = True
+    mutable = ()
 
     def __init__(self, options: Mapping[str, object]) -> None:
         read = self._read(options)
@@ -62,7 +62,7 @@ class Maze(World):
         read.finish()
         if self.has_rules:
             self.rules = RULES + RULE
-        self._map = double_t()
+        self._map = build_double_t()
         self._at: Cell = self._map.start
 
     def tasks(self, split: Split) -> Sequence[Task]:
@@ -73,63 +73,60 @@ class Maze(World):
         if split == "test" and self.map == "double-t":
             return [
                 Task(f"maze-double-t-{row}-{column}", "test", ("double-t", str(row), str(column)))
-                for (row, column), far in sorted(double_t().distances.items())
+                for (row, column), far in sorted(build_double_t().distances.items())
                 if 0 < far <= self.max_turns
             ]
-        return TaskList(_SIZES[split], lambda index: self._grown(split, split, index))
+        return TaskList(_SIZES[split], lambda index: self._make_task(split, split, index))
 
     def fresh(self, seed: int) -> Task:
         """A maze from a seed of its own kind."""
-        return self._grown("train", "fresh", seed)
+        return self._make_task("train", "fresh", seed)
 
-    def _grown(self, split: Split, kind: str, number: int) -> Task:
+    def _make_task(self, split: Split, kind: str, number: int) -> Task:
         seed = f"{kind}/{number}"
         return Task(f"maze-{self.size}-{kind}-{number}", split, ("generated", seed))
 
-    def _placed(self, task: Task) -> tuple[Map, Cell]:
+    def _locate_task(self, task: Task) -> tuple[Map, Cell]:
         kind, *rest = task.payload
         if kind == "double-t":
-            return double_t(), (int(rest[0]), int(rest[1]))
-        grown = generated(rest[0], self.size, self.far, low_wall=self.has_rules)
+            return build_double_t(), (int(rest[0]), int(rest[1]))
+        grown = generate_maze(rest[0], self.size, self.far, low_wall=self.has_rules)
         return grown, grown.start
 
     def solvable(self, task: Task) -> bool:
-        """Whether the goal is near enough for whoever keeps to the rules."""
+        """Whether the goal is near enough without breaking the rule."""
         if self.far <= self.max_turns:
             return True
-        map_, start = self._placed(task)
+        map_, start = self._locate_task(task)
         return map_.distances[start] <= self.max_turns
 
     def group(self, task: Task) -> str:
         """How far the goal is, in moves."""
-        map_, start = self._placed(task)
+        map_, start = self._locate_task(task)
         far = map_.distances[start]
         return f"moves {far:02d}" if far < _FAR else f"moves {_FAR} or more"
 
     def _begin(self, task: Task) -> str:
-        self._map, self._at = self._placed(task)
-        return self._map.place(self._at).seen.text
+        self._map, self._at = self._locate_task(task)
+        return self._map.view_cell(self._at).seen.text
 
     def _act(self, action: str) -> Observation:
-        place = self._map.place(self._at)
+        place = self._map.view_cell(self._at)
         there = place.ways.get(action)
         if there is None:
-            if action not in MOVES:
-                return self._misread(action)
-            return place.seen
+            if action in MOVES:
+                return place.seen
+            lowered = action.lower()
+            if lowered in MOVES:
+                return self._act(lowered)
+            return Observation(f"That is no action. {place.seen.text}")
         self._at = there
         self._violations += there == self._map.low
-        return self._map.place(there).seen
-
-    def _misread(self, action: str) -> Observation:
-        lowered = action.lower()
-        if lowered in MOVES and lowered != action:
-            return self._act(lowered)
-        return Observation(f"That is no action. {self._map.place(self._at).seen.text}")
+        return self._map.view_cell(there).seen
 
     def legal(self) -> list[str]:
         """The moves that no wall stops."""
-        return list(self._map.place(self._at).ways)
+        return list(self._map.view_cell(self._at).ways)
 
     def actions(self) -> list[str]:
         """The four moves, walls or not."""
@@ -137,19 +134,19 @@ class Maze(World):
 
     def greedy(self, draw: random.Random) -> str:
         """The open move that ends nearest to the goal as the crow flies; a dead end catches it."""
-        ways = self._map.place(self._at).ways
-        far = {move: self._map.manhattan(cell) for move, cell in ways.items()}
+        ways = self._map.view_cell(self._at).ways
+        far = {move: self._map.measure_manhattan(cell) for move, cell in ways.items()}
         least = min(far.values())
         return draw.choice([move for move in ways if far[move] == least])
 
     def expert(self) -> Move:
-        """A step of a shortest path: it knows the whole map, and says what the agent can see."""
-        ways, far = self._map.place(self._at).ways, self._map.distances
+        """A step of a shortest path on the whole map; its thought has only what the agent sees."""
+        ways, far = self._map.view_cell(self._at).ways, self._map.distances
         lawful = [way for way in ways if ways[way] in far]
         move = min(lawful, key=lambda way: far[ways[way]])
-        return Move(self._reason(move, ways), move)
+        return Move(self._explain_move(move, ways), move)
 
-    def _reason(self, move: str, ways: Mapping[str, Cell]) -> str:
+    def _explain_move(self, move: str, ways: Mapping[str, Cell]) -> str:
         (row, column), (goal_row, goal_column) = self._at, self._map.goal
         towards = []
         if goal_row != row:
@@ -163,12 +160,3 @@ class Maze(World):
         if any(f"move {way}" in ways for way in towards):
             return f"{where}, but that way is longer, so I go round by {side}."
         return f"{where}, but a wall is in the way, so I go round by {side}."
-
-    def snapshot(self) -> object:
-        """A shallow copy: the map never changes, and all else is plain values."""
-        return dict(vars(self))
-
-    def restore(self, snapshot: object) -> None:
-        """Go on from a snapshot of this world, as often as you like."""
-        vars(self).clear()
-        vars(self).update(cast("dict[str, object]", snapshot))

@@ -1,7 +1,7 @@
 """One session of an OpenEnv server: a WebSocket on which each message has one answer.
 
-Nothing is trusted: no redirect is followed, no proxy of the environment is used, nothing is
-unpacked, and an answer that is too large, too slow or no JSON is a fault.
+The server is not trusted: redirects, proxies of the environment and compression are off, and an
+answer that is too large, too slow or no JSON is an error.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hansa.core.http import (
     HttpError,
     Response,
     explain_refusal,
-    status_error,
+    make_status_error,
 )
 from hansa_worlds.remote.wire import parse_json
 
@@ -33,18 +33,18 @@ CAPACITY_REACHED = "CAPACITY_REACHED"
 
 
 class ServerError(Exception):
-    """The server's own error, by its code; its words may quote an episode."""
+    """The server's own error, by its code; its text may quote an episode."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:
-        self.code = _code(data.get("code"))
+        self.code = _sanitize_code(data.get("code"))
         super().__init__(f"error {self.code}")
-        self._errors = [one for one in _list(data.get("errors")) if isinstance(one, dict)]
-        said = [f"{_place(one)}: {one.get('msg')}" for one in self._errors[:3]]
+        self._errors = [one for one in _as_list(data.get("errors")) if isinstance(one, dict)]
+        said = [f"{_format_location(one)}: {one.get('msg')}" for one in self._errors[:3]]
         self.words = "; ".join(said) or str(data.get("message", ""))
 
     @property
     def wrong_fields(self) -> bool:
-        """Whether it says that a field is missing or unknown, and not that its value is wrong."""
+        """Whether a field is missing or unknown, rather than a value wrong."""
         return any(one.get("type") in ("missing", "extra_forbidden") for one in self._errors)
 
 
@@ -59,7 +59,9 @@ class Channel:
             self._socket = self._open.enter_context(
                 connect(
                     f"ws{url.removeprefix('http')}{PATH}",
-                    sock=_connected(url, limit),  # one of ours follows no redirect and no proxy
+                    sock=_open_socket(
+                        url, limit
+                    ),  # our own socket follows no redirect and no proxy
                     compression=None,
                     open_timeout=limit,
                     close_timeout=CLOSE_SECONDS,
@@ -69,7 +71,7 @@ class Channel:
                 )
             )
         except InvalidStatus as error:
-            refused = status_error(Response(error.response.status_code))
+            refused = make_status_error(Response(error.response.status_code))
             raise HttpError(refused.kind, f"{refused} at {PATH}", refused.response) from None
         except ssl.SSLError:
             raise HttpError("refused", "no trusted TLS connection") from None
@@ -82,7 +84,7 @@ class Channel:
         """The data of the answer to a message; ServerError where it is an error."""
         message = {"type": kind} if data is None else {"type": kind, "data": data}
         try:
-            with suppress(ConnectionClosed):  # what it said before it closed tells why
+            with suppress(ConnectionClosed):  # the last message before the close has the reason
                 self._socket.send(json.dumps(message))
             answer = parse_json(self._socket.recv(timeout=self._seconds))
         except TimeoutError:
@@ -93,17 +95,17 @@ class Channel:
             raise HttpError("lost", "the connection broke off") from None
         except OSError:
             raise HttpError("lost", "the connection broke off") from None
-        return _data(answer)
+        return _parse_data(answer)
 
     def close(self) -> None:
         """Say that the session is over, and end the connection."""
         with suppress(ConnectionClosed, OSError):
             self._socket.send('{"type": "close"}')
-        with suppress(Exception):  # nothing depends on it any more
+        with suppress(Exception):  # the connection is not used again
             self._open.close()
 
 
-def _data(answer: object) -> dict[str, Any]:
+def _parse_data(answer: object) -> dict[str, Any]:
     data = answer.get("data") if isinstance(answer, dict) else None
     if not isinstance(answer, dict) or not isinstance(data, dict):
         raise HttpError("answer", "an answer without data")
@@ -112,21 +114,21 @@ def _data(answer: object) -> dict[str, Any]:
     return data
 
 
-def _list(value: object) -> list[Any]:
+def _as_list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _place(error: Mapping[str, Any]) -> str:
-    return ".".join(map(str, _list(error.get("loc"))))
+def _format_location(error: Mapping[str, Any]) -> str:
+    return ".".join(map(str, _as_list(error.get("loc"))))
 
 
-def _code(code: object) -> str:
-    """A code as it is shown: one of a server's own could hold anything."""
+def _sanitize_code(code: object) -> str:
+    """A code that is safe to show: a server could send any text."""
     known = isinstance(code, str) and code.isascii() and code.replace("_", "").isalnum()
     return str(code)[:40] if known else "without a code"
 
 
-def _connected(url: str, seconds: float) -> socket.socket:
+def _open_socket(url: str, seconds: float) -> socket.socket:
     parts = urlsplit(url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     try:

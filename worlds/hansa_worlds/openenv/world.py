@@ -1,4 +1,4 @@
-"""A world that is played on an OpenEnv server: the server has the rules, we have the protocol.
+"""A world on an OpenEnv server: the server has the rules, this module the protocol.
 
 options:
   url: http://127.0.0.1:8000
@@ -8,64 +8,58 @@ options:
 
 from __future__ import annotations
 
-import json
-import weakref
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, NoReturn
+from typing import ClassVar
 
+from hansa.core.http import HttpError
 from hansa_worlds import seeds
-from hansa_worlds.base import Observation, Split, Task, World
-from hansa_worlds.errors import NoPlayer, OptionError, WorldDown
-from hansa_worlds.openenv.server import ChannelHolder, OpenEnvAddress, WrongFields, server_at
+from hansa_worlds.base import GENERIC_RULES, Observation, Split, Task
+from hansa_worlds.errors import OptionError, WorldDown
+from hansa_worlds.openenv.server import Holder, OpenEnvServer, WrongFields
 from hansa_worlds.options import Options
-from hansa_worlds.remote.url import check_url
+from hansa_worlds.remote.server import Address, get_server, read_address
+from hansa_worlds.remote.wire import check_url, parse_json
+from hansa_worlds.remote.world import RemoteWorld
 
 FORMS = ("text", "number", "json")
-"""How an action is sent: as it is, as a number, or as the JSON object that it is."""
-_RULES = """You reach a goal in a world of text. Each turn you read what happened.
-Answer each observation as "Thought: <why>", then a line "Action: <one action>"."""
+"""How an action is sent: as text, as a number, or as the JSON object that it spells."""
 
 
-class OpenEnv(World):
-    """Any environment that an OpenEnv server has.
-
-    A world keeps its session from episode to episode until it is closed; that of a world that is
-    gone goes to the next one of the process. Equal tasks give equal episodes only as far as the
-    server heeds a seed.
-    """
+class OpenEnv(RemoteWorld):
+    """Any environment that an OpenEnv server has."""
 
     name: ClassVar[str] = "openenv"
-    waits: ClassVar[bool] = True
 
     def __init__(self, options: Mapping[str, object]) -> None:
         read = self._read(options)
-        self.rules = read.text("rules", _RULES)
+        self.rules = read.text("rules", GENERIC_RULES)
         self.brief = read.text("brief", "Reach the goal.")
         self._form = read.choice("action_form", "text", FORMS)
-        self._field = _name(read, "action_field", "message")
-        self._fields = _names(read, "text_fields")
+        self._field = _read_name(read, "action_field", "message")
+        self._fields = _read_names(read, "text_fields")
         self._reset = read.mapping("reset")
-        self._task_field = _name(read, "task_field", "seed")
+        self._task_field = _read_name(read, "task_field", "seed")
         self._least = read.number("success", 0.0, 0.0, 1e6)
         self._ends = read.boolean("end_on_success", False)
         self._seeds = seeds.read_seeds(read)
-        address = _read_address(read)
+        address = read_address(read, "http://127.0.0.1:8000")
         read.finish()
-        seeds.check_apart(self._seeds)
-        self._server = server_at(address)
-        self._holder = ChannelHolder()
-        weakref.finalize(self, self._server.release, self._holder).atexit = False
+        seeds.check_disjoint(self._seeds)
+        address["url"] = check_url(address["url"])
+        self._server: OpenEnvServer = get_server(OpenEnvServer, Address(**address))
+        self._holder = Holder()
+        self._release_when_gone()
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        """The seeds of a split; whether two seeds differ is the server's business."""
-        return seeds.tasks(self.name, split, self._seeds[split])
+        """The seeds of a split; the server decides whether two seeds differ."""
+        return seeds.make_tasks(self.name, split, self._seeds[split])
 
     def _begin(self, task: Task) -> str:
         wanted = {**self._reset, self._task_field: int(task.payload[0])}
         return self._server.begin(self._holder, wanted, self._fields).text
 
     def _act(self, action: str) -> Observation:
-        sent = self._action(action.encode("utf-8", "replace").decode("utf-8"))
+        sent = self._encode_action(action.encode("utf-8", "replace").decode("utf-8"))
         if sent is None:
             fits = "one number" if self._form == "number" else "one JSON object"
             return Observation(f"That is no action here: give {fits}.")
@@ -85,48 +79,21 @@ class OpenEnv(World):
             return Observation(answer.text, answer.reward, True)
         return answer
 
-    def _action(self, action: str) -> dict[str, object] | None:
-        """What the server takes for the text, or None where it would take nothing."""
+    def _encode_action(self, action: str) -> dict[str, object] | None:
+        """The server's action for the text, or None for an invalid one."""
         if self._form == "text":
             return {self._field: action}
         try:
-            value = json.loads(action, parse_constant=_no_number)
-        except (ValueError, RecursionError):
+            value = parse_json(action)
+        except HttpError:
             return None
         if self._form == "json":
             return value if isinstance(value, dict) else None
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return {self._field: value} if is_number else None
 
-    def _is_success(self, last: Observation) -> bool:
-        return last.reward > 0 and last.reward >= self._least
 
-    def snapshot(self) -> object:
-        """There is none: the episode is on the server."""
-        raise NoPlayer("an episode on an OpenEnv server cannot be kept")
-
-    def restore(self, snapshot: object) -> None:
-        """There is no snapshot to go on from."""
-        raise NoPlayer("an episode on an OpenEnv server cannot be gone back to")
-
-    def close(self) -> None:
-        """Close the session: servers have few."""
-        self._server.leave(self._holder)
-
-
-def _read_address(read: Options) -> OpenEnvAddress:
-    given = read.text("url", "http://127.0.0.1:8000")
-    address = OpenEnvAddress(
-        url=given,
-        timeout_seconds=read.number("timeout_seconds", 60.0, 0.05, 3600.0),
-        start_timeout_seconds=read.number("start_timeout_seconds", 120.0, 0.0, 3600.0),
-        retries=read.integer("retries", 3, 0, 10),
-    )
-    read.check()
-    return OpenEnvAddress(**{**vars(address), "url": check_url(given)})
-
-
-def _name(read: Options, option: str, default: str) -> str:
+def _read_name(read: Options, option: str, default: str) -> str:
     value = read.text(option, default)
     if not value or len(value) > 200:
         read.refuse(option, repr(value[:40]), "the name of a field")
@@ -134,18 +101,9 @@ def _name(read: Options, option: str, default: str) -> str:
     return value
 
 
-def _names(read: Options, option: str) -> tuple[str, ...]:
-    value = read.anything(option, [])
+def _read_names(read: Options, option: str) -> tuple[str, ...]:
     fits = "a list of fields, as question or messages.-1.content"
-    if not isinstance(value, list | tuple) or len(value) > 100:
-        read.refuse(option, repr(value)[:200], fits)
-        return ()
-    for name in value:
-        if not isinstance(name, str) or not name:
-            read.refuse(option, f"{name!r} in it", fits)
-            return ()
-    return tuple(value)
-
-
-def _no_number(name: str) -> NoReturn:
-    raise ValueError(name)
+    names = read.texts(option, fits, bool)
+    if len(names) > 100:
+        read.refuse(option, repr(list(names))[:200], fits)
+    return names

@@ -1,1 +1,1 @@
-"""What worlds on somebody else's server share: requests that may fail, patience, foreign text."""
+"""What worlds on a server share: its sessions, requests that may fail, untrusted text."""

@@ -1,9 +1,11 @@
-"""Foreign text: without what a terminal obeys or an encoder refuses, and not too long."""
+"""Foreign values: text without control characters and not too long, and finite rewards."""
 
 from __future__ import annotations
 
+import math
 import re
 
+from hansa.core.http import HttpError
 from hansa.core.text import shorten
 
 LONGEST_TEXT = 16_000
@@ -22,6 +24,13 @@ def clean(text: str) -> str:
     return text
 
 
-def error_line(text: str) -> str:
+def format_error(text: str) -> str:
     """A server's error in one short line."""
     return shorten(clean(text), LONGEST_ERROR)
+
+
+def read_reward(value: object, field: str) -> float:
+    """A reward of a server's answer: a number that training can use."""
+    if not isinstance(value, int | float) or math.isnan(value) or abs(value) > LARGEST_REWARD:
+        raise HttpError("answer", f"no number in {field!r}")
+    return float(value)

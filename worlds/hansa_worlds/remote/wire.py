@@ -1,12 +1,15 @@
-"""A world's server over HTTP: small JSON answers, in which every number is one."""
+"""A world's server over HTTP: small JSON answers, without NaN or infinity."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import NoReturn
+from urllib.parse import urlsplit
 
-from hansa.core.http import HttpClient, HttpError, status_error
+from hansa.core.http import HttpClient, HttpError, make_status_error
+from hansa_worlds.errors import OptionError
 
 CONNECTIONS = 128
 """Kept open for the next turn; more callers at once wait for one another."""
@@ -31,14 +34,14 @@ class RemoteConnections:
         body: Mapping[str, object] | None = None,
         seconds: float | None = None,
     ) -> object:
-        """Whatever JSON the server answers with status 200."""
+        """The JSON of an answer with status 200."""
         response = self._http.send(method, self.url + path, document=body, seconds=seconds)
         if response.status != 200:
-            raise status_error(response)
+            raise make_status_error(response)
         return parse_json(response.content)
 
-    def answers(self, seconds: float) -> HttpError | None:
-        """Why nobody answers at the address, or None when somebody does, whatever it says."""
+    def probe(self, seconds: float) -> HttpError | None:
+        """The error where no server answers; None for any answer, an error status too."""
         try:
             self.call("GET", "/", seconds=seconds)
         except HttpError as error:
@@ -46,15 +49,31 @@ class RemoteConnections:
         return None
 
 
+def check_url(url: str) -> str:
+    """The URL without a trailing slash; OptionError where it is no server's."""
+    try:
+        parts = urlsplit(url)
+        odd = parts.username is not None or parts.query or parts.fragment or parts.port == 0
+    except ValueError:
+        parts, odd = urlsplit(""), True
+    plain = re.fullmatch(r"[\x21-\x7e]{1,2000}", url) is not None
+    if odd or not plain or parts.scheme not in ("http", "https") or not parts.hostname:
+        shown = re.sub(r"//.*@", "//***@", url[:200])
+        raise OptionError(
+            f"options.url: got {shown!r}, expected http:// or https://, a host, a port and no more"
+        )
+    return url.rstrip("/")
+
+
 def parse_json(body: bytes | str) -> object:
-    """An answer's JSON, in which every number is one."""
+    """An answer's JSON; NaN and infinity are refused."""
     try:
         text = body if isinstance(body, str) else body.decode("utf-8")
-        answer: object = json.loads(text, parse_constant=_no_number)
+        answer: object = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         raise HttpError("answer", "an answer that is no JSON") from None
     return answer
 
 
-def _no_number(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(name)

@@ -1,4 +1,4 @@
-"""A book of recipes without circles: what is made of what, how deep, and what can be got."""
+"""A book of recipes without cycles: what is made of what, how deep, and what can be got."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ class Recipe:
     item: str
     makes: int
     needs: tuple[tuple[int, str], ...]
-    """Amounts and names; a name may be that of a kind, which stands for any thing of it."""
+    """Amounts and names; the name of a kind means any item of that kind."""
     kind: str = ""
     """What the item is one of: `planks`."""
 
     @cached_property
     def command(self) -> str:
         """The line of the prompt, and the action, that carries it out once."""
-        return command(self.makes, self.item, self.needs)
+        return format_command(self.makes, self.item, self.needs)
 
 
-def command(makes: int, item: str, needs: Iterable[tuple[int, str]]) -> str:
+def format_command(makes: int, item: str, needs: Iterable[tuple[int, str]]) -> str:
     """A craft action in the one spelling that this world writes."""
     return f"craft {makes} {item} using {', '.join(f'{number} {part}' for number, part in needs)}"
 
 
 class Book:
-    """Recipes as given, less those that would close a circle: the first in the order stays.
+    """Recipes as given, without those that would close a cycle: the first in the order stays.
 
     Iron blocks are made of ingots and ingots of blocks; with both in the book neither could ever
     be got, since what has a recipe must be crafted. As in TextCraft, the later one is left out.
@@ -47,7 +47,7 @@ class Book:
         """Recipes that were read and left out, by reason."""
         self._below: dict[str, dict[str, None]] = {}
         self._written: set[str] = set()
-        kept = [recipe for recipe in recipes if self._fits(recipe)]
+        kept = [recipe for recipe in recipes if self._add(recipe)]
         self.recipes = _gather((recipe.item, recipe) for recipe in kept)
         """Item to the ways to craft it."""
         kinds = _gather((r.kind, r.item) for r in kept if r.kind and r.kind not in self.recipes)
@@ -56,19 +56,19 @@ class Book:
         used = {part for recipe in kept for _, part in recipe.needs}
         self.base = frozenset(used - self.recipes.keys() - self.kinds.keys())
         """What can be got: everything used that nothing makes."""
-        self.order = _bottom_up(self._below, sorted({*self.recipes, *self.kinds}))
+        self.order = _sort_bottom_up(self._below, sorted({*self.recipes, *self.kinds}))
         """Every name, each after all that it is made of."""
         self._measure()
 
-    def _fits(self, recipe: Recipe) -> bool:
-        """Take the recipe into the graph unless it is there or closes a circle."""
+    def _add(self, recipe: Recipe) -> bool:
+        """Add the recipe to the graph unless it is there already or closes a cycle."""
         if recipe.command in self._written:
             self.skipped["twice"] += 1
             return False
         tops = {recipe.item, recipe.kind} - {""}
         # the item's earlier ways count too: they may need the kind that it joins only now
         parts = [*(part for _, part in recipe.needs), *self._below.get(recipe.item, ())]
-        if _reach(self._below, parts, tops):
+        if _reaches(self._below, parts, tops):
             self.skipped["circle"] += 1
             return False
         self._written.add(recipe.command)
@@ -90,16 +90,16 @@ class Book:
             self.rank[name] = 1 + max(below, default=-1)
             if name in self.recipes:
                 ways = self.recipes[name]
-                self.depth[name] = min(1 + self._most(self.depth, way) for way in ways)
-                self.effort[name] = min(map(self.toil, ways))
+                self.depth[name] = min(1 + self._find_deepest(self.depth, way) for way in ways)
+                self.effort[name] = min(map(self.estimate_actions, ways))
             elif name in self.kinds:
                 self.depth[name] = min(self.depth[item] for item in self.kinds[name])
                 self.effort[name] = min(self.effort[item] for item in self.kinds[name])
 
-    def _most(self, measure: Mapping[str, int], way: Recipe) -> int:
+    def _find_deepest(self, measure: Mapping[str, int], way: Recipe) -> int:
         return max(measure[part] for _, part in way.needs)
 
-    def toil(self, way: Recipe) -> int:
+    def estimate_actions(self, way: Recipe) -> int:
         """About how many actions one way takes from nothing; capped, as it doubles per level."""
         return min(1 + sum(self.effort[part] for _, part in way.needs), 10**9)
 
@@ -118,7 +118,7 @@ class Book:
         """All recipes, sorted by what they make."""
         return tuple(recipe for item in sorted(self.recipes) for recipe in self.recipes[item])
 
-    def tree(self, goal: str, most: int | None = None) -> tuple[Recipe, ...]:
+    def collect_recipes(self, goal: str, most: int | None = None) -> tuple[Recipe, ...]:
         """Every recipe that may be of use for the goal, its own first; `most` of them, about."""
         seen, edge = {goal}, [goal]
         found: list[Recipe] = []
@@ -131,12 +131,12 @@ class Book:
             edge.extend(new)
         return tuple(found)
 
-    def names_down(self, goal: str) -> tuple[str, ...]:
+    def list_names_down(self, goal: str) -> tuple[str, ...]:
         """The goal and every name below it, each before all that it is made of.
 
         A kind comes after the things of its rank, which may have settled which of it is at hand.
         """
-        below = _bottom_up(self._below, [goal])
+        below = _sort_bottom_up(self._below, [goal])
         return tuple(sorted(below, key=lambda n: (-self.rank[n], n in self.kinds, n)))
 
 
@@ -147,7 +147,7 @@ def _gather(pairs: Iterable[tuple[K, V]]) -> dict[K, tuple[V, ...]]:
     return {key: tuple(values) for key, values in found.items()}
 
 
-def _reach(below: Mapping[str, Iterable[str]], start: Sequence[str], tops: set[str]) -> bool:
+def _reaches(below: Mapping[str, Iterable[str]], start: Sequence[str], tops: set[str]) -> bool:
     """Whether a way down from `start` leads to one of `tops`."""
     edge, seen = list(start), set(start)
     while edge:
@@ -160,7 +160,7 @@ def _reach(below: Mapping[str, Iterable[str]], start: Sequence[str], tops: set[s
     return False
 
 
-def _bottom_up(below: Mapping[str, Iterable[str]], start: Sequence[str]) -> list[str]:
+def _sort_bottom_up(below: Mapping[str, Iterable[str]], start: Sequence[str]) -> list[str]:
     """Names in an order where each follows all below it; the same for the same input."""
     done: dict[str, None] = {}
     stack = list(reversed(start))

@@ -15,13 +15,13 @@ _SLOT = re.compile(r"\{(\w+)\}")
 
 
 @cache
-def own_book(small: bool) -> Book:
+def load_own_book(small: bool) -> Book:
     """The whole list, or the starred lines over the first words of each list."""
     text = files(__package__).joinpath("recipes.txt").read_text(encoding="utf-8")
-    return Book(read(text, small))
+    return Book(read_recipes(text, small))
 
 
-def read(text: str, small: bool) -> Iterator[Recipe]:
+def read_recipes(text: str, small: bool) -> Iterator[Recipe]:
     """Recipes of a list in its order; its first lines say how it is written."""
     lists: dict[str, list[str]] = {}
     for line in text.splitlines():
@@ -31,9 +31,9 @@ def read(text: str, small: bool) -> Iterator[Recipe]:
         elif (found := _LINE.fullmatch(line)) and (found[1] or not small):
             slot = _SLOT.search(line)
             for word in lists[slot[1]] if slot else [""]:
-                yield _recipe(*(_SLOT.sub(word, part or "") for part in found.groups()[1:]))
+                yield _parse_recipe(*(_SLOT.sub(word, part or "") for part in found.groups()[1:]))
 
 
-def _recipe(makes: str, item: str, kind: str, needs: str) -> Recipe:
+def _parse_recipe(makes: str, item: str, kind: str, needs: str) -> Recipe:
     parts = (part.partition(" ") for part in needs.split(", "))
     return Recipe(item, int(makes), tuple((int(n), name) for n, _, name in parts), kind)

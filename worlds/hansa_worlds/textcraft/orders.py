@@ -1,19 +1,18 @@
-"""What an action means by the book: read once, remembered, and carried out by dictionary."""
+"""What an action means by the book of recipes; the answers are cached."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from itertools import islice, product
 
 from hansa_worlds.base import Observation
-from hansa_worlds.textcraft.book import Book, Recipe, command
+from hansa_worlds.textcraft.book import Book, Recipe, format_command
 
 _MOST_KEPT = 20_000
 """Actions remembered; agents repeat themselves, but a hostile one never does."""
-_LONGEST_KEPT = 200
-"""Characters of a remembered action: about the longest command."""
 _MOST_WAYS = 64
 """Spellings listed for one recipe whose ingredients are kinds."""
 _MOST_PARTS = 9
@@ -27,7 +26,7 @@ _PART = re.compile(r"([0-9]{1,3}) (.+)")
 
 @dataclass(frozen=True, slots=True)
 class ParsedAction:
-    """An action that has been understood, or the answer to one that has not."""
+    """A parsed action, or the answer to an invalid one."""
 
     seen: Observation
     """What is read when it is carried out, or why it cannot be."""
@@ -40,84 +39,70 @@ class ParsedAction:
     """What is read when something is missing."""
 
 
-class Orders:
+class ActionParser:
     """Reads actions by a book; as in TextCraft, the book counts and not what the prompt shows."""
 
     def __init__(self, book: Book) -> None:
         self._book = book
-        self._known: dict[str, ParsedAction] = {}
-        self._spellings: dict[Recipe, tuple[str, ...]] = {}
-
-    def read(self, action: str) -> ParsedAction:
-        """The order behind a line of text, any text."""
-        order = self._known.get(action)
-        if order is None:
-            order = self._understand(action)
-            if len(action) <= _LONGEST_KEPT:
-                if len(self._known) >= _MOST_KEPT:
-                    self._known.clear()
-                self._known[action] = order
-        return order
-
-    def spellings(self, recipe: Recipe) -> tuple[str, ...]:
+        self.read = lru_cache(maxsize=_MOST_KEPT)(self._parse)
+        """What a line of text means, any text."""
+        self.spellings = cache(self._spell)
         """The commands that carry a recipe out, one for each choice among its kinds."""
-        found = self._spellings.get(recipe)
-        if found is None:
-            kinds = self._book.kinds
-            each = [[(n, item) for item in kinds.get(part, (part,))] for n, part in recipe.needs]
-            ways = islice(product(*each), _MOST_WAYS)
-            found = tuple(command(recipe.makes, recipe.item, way) for way in ways)
-            self._spellings[recipe] = found
-        return found
 
-    def _understand(self, action: str) -> ParsedAction:
+    def _spell(self, recipe: Recipe) -> tuple[str, ...]:
+        kinds = self._book.kinds
+        each = [[(n, item) for item in kinds.get(part, (part,))] for n, part in recipe.needs]
+        ways = islice(product(*each), _MOST_WAYS)
+        return tuple(format_command(recipe.makes, recipe.item, way) for way in ways)
+
+    def _parse(self, action: str) -> ParsedAction:
         if found := _GET.fullmatch(action):
-            return self._get(int(found[1]), found[2])
+            return self._parse_get(int(found[1]), found[2])
         if found := _CRAFT.fullmatch(action):
-            return self._craft(found[1], found[2])
+            return self._parse_craft(found[1], found[2])
         return _refuse("Could not execute that.")
 
-    def _get(self, number: int, item: str) -> ParsedAction:
+    def _parse_get(self, number: int, item: str) -> ParsedAction:
         if item not in self._book.base:
-            # only known words are said back: a small model can read no others
+            # only known words are repeated: a small model can read no others
             known = item in self._book.recipes or item in self._book.kinds
             return _refuse(f"Could not find {item}" if known else "Could not find that.")
         if number < 1:
             return _refuse("Could not execute that.")
         return ParsedAction(Observation(f"Got {number} {item}"), item, number)
 
-    def _craft(self, item: str, using: str) -> ParsedAction:
+    def _parse_craft(self, item: str, using: str) -> ParsedAction:
         parts = [_PART.fullmatch(part.strip()) for part in using.split(",")]
         given = [(int(part[1]), part[2]) for part in parts if part]
         ways = self._book.recipes.get(item)
         if ways is None or len(given) != len(parts):
             return _refuse("Could not find a recipe for that.")
         for way in ways:
-            if len(given) <= _MOST_PARTS and self._match(way.needs, given):
-                return _order(way, given)
+            if len(given) <= _MOST_PARTS and self._matches(way.needs, given):
+                return _make_craft(way, given)
         return _refuse(f"Could not find such a recipe for {item}")
 
-    def _match(self, needs: Sequence[tuple[int, str]], given: list[tuple[int, str]]) -> bool:
-        """Whether each need is met by one part, in any order; kinds by any thing of them."""
+    def _matches(self, needs: Sequence[tuple[int, str]], given: list[tuple[int, str]]) -> bool:
+        """Whether each need is met by one part, in any order; a kind by any item of it."""
         if len(needs) != len(given):
             return False
         if not needs:
             return True
         number, name = needs[0]
         fitting = self._book.kinds.get(name, (name,))
-        for index, (count, item) in enumerate(given):
-            if count == number and item in fitting:
-                rest = given[:index] + given[index + 1 :]
-                if self._match(needs[1:], rest):
-                    return True
-        return False
+        return any(
+            count == number
+            and item in fitting
+            and self._matches(needs[1:], given[:i] + given[i + 1 :])
+            for i, (count, item) in enumerate(given)
+        )
 
 
 def _refuse(text: str) -> ParsedAction:
     return ParsedAction(Observation(text))
 
 
-def _order(way: Recipe, given: list[tuple[int, str]]) -> ParsedAction:
+def _make_craft(way: Recipe, given: list[tuple[int, str]]) -> ParsedAction:
     takes: dict[str, int] = {}
     for number, part in given:
         takes[part] = takes.get(part, 0) + number

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hansa_worlds.base import Move
-from hansa_worlds.textcraft.book import Book, Recipe, command
+from hansa_worlds.textcraft.book import Book, Recipe, format_command
 
 
 @dataclass(frozen=True)
@@ -18,19 +18,19 @@ class CraftingPlan:
     crafts: list[tuple[Recipe, int]]
     """Recipes and how often each, in an order that works."""
     choice: dict[str, str]
-    """Kind to the thing that stands for it."""
+    """Kind to the item that is used for it."""
 
     @property
     def turns(self) -> int:
         """Actions until the goal."""
         return len(self.gets) + sum(times for _, times in self.crafts)
 
-    def parts(self, recipe: Recipe) -> list[tuple[int, str]]:
+    def list_parts(self, recipe: Recipe) -> list[tuple[int, str]]:
         """The recipe's needs with things in place of kinds."""
         return [(number, self.choice.get(part, part)) for number, part in recipe.needs]
 
 
-def plan(book: Book, names: tuple[str, ...], bag: Mapping[str, int]) -> CraftingPlan:
+def make_plan(book: Book, names: tuple[str, ...], bag: Mapping[str, int]) -> CraftingPlan:
     """A plan for the first of `names`, which `book.names_down` gave.
 
     Asked again after its first move, the plan is the rest of itself or shorter, but for books in
@@ -51,7 +51,7 @@ def plan(book: Book, names: tuple[str, ...], bag: Mapping[str, int]) -> Crafting
         if name in book.base:
             done.gets[name] = missing
             continue
-        way = min(book.recipes[name], key=book.toil)
+        way = min(book.recipes[name], key=book.estimate_actions)
         times = -(-missing // way.makes)
         done.crafts.append((way, times))
         for number, part in way.needs:
@@ -63,7 +63,7 @@ def plan(book: Book, names: tuple[str, ...], bag: Mapping[str, int]) -> Crafting
 def _choose(
     book: Book, kind: str, number: int, want: Mapping[str, int], bag: Mapping[str, int]
 ) -> str:
-    """The thing that stands for a kind: at hand and not needed, asked for anyway, or easy."""
+    """The item to use for a kind: one to spare, one needed anyway, or the easiest."""
     return min(
         book.kinds[kind],
         key=lambda item: (
@@ -77,43 +77,43 @@ def _choose(
 
 def can_reach(book: Book, names: tuple[str, ...], max_turns: int) -> bool:
     """Whether the expert has the goal within a number of turns."""
-    if plan(book, names, {}).turns > max_turns:
+    if make_plan(book, names, {}).turns > max_turns:
         return False
     bag: dict[str, int] = {}
     for _ in range(max_turns):
-        done = plan(book, names, bag)
-        if (part := _to_get(done)) is not None:
+        done = make_plan(book, names, bag)
+        if (part := _find_missing(done)) is not None:
             bag[part] = bag.get(part, 0) + done.gets[part]
             continue
         recipe = done.crafts[0][0]
         if recipe.item == names[0]:
             return True
-        for number, part in done.parts(recipe):
+        for number, part in done.list_parts(recipe):
             bag[part] -= number
         bag[recipe.item] = bag.get(recipe.item, 0) + recipe.makes
     return False
 
 
-def move(done: CraftingPlan, goal: str) -> Move:
+def choose_move(done: CraftingPlan, goal: str) -> Move:
     """The first action of a plan, with the reason that the prompt gives for it."""
     recipe = done.crafts[0][0]
-    if (part := _to_get(done)) is not None:
+    if (part := _find_missing(done)) is not None:
         thought = f"{recipe.item} needs {part}, and no command makes {part}, so I get it."
         return Move(thought, f"get {done.gets[part]} {part}")
-    action = command(recipe.makes, recipe.item, done.parts(recipe))
+    action = format_command(recipe.makes, recipe.item, done.list_parts(recipe))
     if recipe.item == goal:
         return Move(f"I have all that {goal} needs, so I craft the goal.", action)
-    user, part = _user(done, recipe.item)
+    user, part = _find_user(done, recipe.item)
     such = f"{user} needs {part}" if part == recipe.item else f"it serves as {part} for {user}"
     return Move(f"I have all that {recipe.item} needs, and {such}.", action)
 
 
-def _to_get(done: CraftingPlan) -> str | None:
+def _find_missing(done: CraftingPlan) -> str | None:
     """What the first craft of the plan still lacks."""
-    return next((part for _, part in done.parts(done.crafts[0][0]) if part in done.gets), None)
+    return next((part for _, part in done.list_parts(done.crafts[0][0]) if part in done.gets), None)
 
 
-def _user(done: CraftingPlan, item: str) -> tuple[str, str]:
+def _find_user(done: CraftingPlan, item: str) -> tuple[str, str]:
     """The next recipe of the plan that uses the item, and the name by which it does."""
     return next(
         (recipe.item, part)

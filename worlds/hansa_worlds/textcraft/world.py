@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from typing import cast
 
-from hansa_worlds.base import (
-    SPLITS,
-    Move,
-    Observation,
-    Split,
-    Task,
-    TaskList,
-    World,
-    rng,
-)
+from hansa_worlds.base import SPLITS, Move, Observation, Split, Task, TaskList, World, rng
 from hansa_worlds.errors import OptionError
 from hansa_worlds.textcraft.book import Recipe
 from hansa_worlds.textcraft.orders import ParsedAction
-from hansa_worlds.textcraft.planner import move, plan
-from hansa_worlds.textcraft.shelf import shelf
+from hansa_worlds.textcraft.planner import choose_move, make_plan
+from hansa_worlds.textcraft.shelf import load_shelf
 
 DEPTHS = (1, 2, 3, 4)
 """Depths of TextCraft's own goals."""
@@ -50,6 +40,7 @@ class TextCraft(World):
 
     name = "textcraft"
     brief = "Craft the goal with get and craft."
+    mutable = ("_bag",)
 
     def __init__(self, options: Mapping[str, object]) -> None:
         read = self._read(options)
@@ -59,7 +50,7 @@ class TextCraft(World):
         recipes = read.text("recipes", "full")
         read.finish()
         self.rules = _RULES.format(turns=self.max_turns)
-        self._shelf = shelf(recipes)
+        self._shelf = load_shelf(recipes)
         self._goals = self._shelf.goals(depths, self.max_turns)
         for split in SPLITS:
             if not self._goals[split]:
@@ -77,16 +68,16 @@ class TextCraft(World):
 
         def build(index: int) -> Task:
             seed, which = divmod(index, len(chosen))
-            return self._task(split, chosen[which], str(seed))
+            return self._make_task(split, chosen[which], str(seed))
 
         return TaskList(len(chosen) * self.variants, build)
 
     def fresh(self, seed: int) -> Task:
         """A goal of the train split among distractors that none of its tasks has."""
         goal = rng("textcraft", "fresh", seed).choice(self._goals["train"])
-        return self._task("train", goal, f"fresh-{seed}")
+        return self._make_task("train", goal, f"fresh-{seed}")
 
-    def _task(self, split: Split, goal: str, seed: str) -> Task:
+    def _make_task(self, split: Split, goal: str, seed: str) -> Task:
         return Task(f"textcraft-{goal.replace(' ', '-')}-{seed}", split, (goal, seed))
 
     def group(self, task: Task) -> str:
@@ -112,11 +103,11 @@ class TextCraft(World):
 
     def _act(self, action: str) -> Observation:
         if action == "inventory":
-            return Observation(self._inventory())
+            return Observation(self._describe_inventory())
         order = self._shelf.orders.read(action)
         if not order.gives:
             return order.seen
-        if not self._has(order):
+        if not self._has_ingredients(order):
             return order.lacks
         bag = self._bag
         for item, number in order.takes:
@@ -128,62 +119,59 @@ class TextCraft(World):
             return Observation(order.seen.text, 1.0, True)
         return order.seen
 
-    def _has(self, order: ParsedAction) -> bool:
+    def _has_ingredients(self, order: ParsedAction) -> bool:
         bag = self._bag
         return all(bag.get(item, 0) >= number for item, number in order.takes)
 
-    def _inventory(self) -> str:
+    def _describe_inventory(self) -> str:
         held = " ".join(f"[{item}] ({number})" for item, number in sorted(self._bag.items()))
         return f"Inventory: {held or 'You are not carrying anything.'}"
 
     def legal(self) -> list[str]:
         """Gets of what the shown recipes need, and the crafts that the bag allows."""
         base = self._shelf.book.base
-        gets = [f"get {number} {item}" for number, item in self._needs() if item in base]
-        crafts = [line for line in self._crafts() if self._has(self._shelf.orders.read(line))]
+        gets = [f"get {number} {item}" for number, item in self._list_needs() if item in base]
+        crafts = [
+            line
+            for line in self._list_crafts()
+            if self._has_ingredients(self._shelf.orders.read(line))
+        ]
         return [*sorted(gets), *crafts, "inventory"]
 
     def actions(self) -> list[str]:
         """A get of everything the prompt names, and every command with the things it names."""
-        gets = [f"get {number} {item}" for number, item in self._needs()]
-        named = {recipe.item for recipe in self._shown} | {item for _, item in self._needs()}
+        gets = [f"get {number} {item}" for number, item in self._list_needs()]
+        named = {recipe.item for recipe in self._shown} | {item for _, item in self._list_needs()}
         read = self._shelf.orders.read
         crafts = [
-            line for line in self._crafts() if all(item in named for item, _ in read(line).takes)
+            line
+            for line in self._list_crafts()
+            if all(item in named for item, _ in read(line).takes)
         ]
         return [*sorted(gets), *crafts, "inventory"]
 
-    def _needs(self) -> dict[tuple[int, str], None]:
+    def _list_needs(self) -> dict[tuple[int, str], None]:
         return {need: None for recipe in self._shown for need in recipe.needs}
 
-    def _crafts(self) -> list[str]:
+    def _list_crafts(self) -> list[str]:
         return [line for recipe in self._shown for line in self._shelf.orders.spellings(recipe)]
 
     def expert(self) -> Move:
         """The first step of a plan that counts what is missing from the goal down."""
         names = self._shelf.page(self._goal).names
-        return move(plan(self._shelf.book, names, self._bag), self._goal)
+        return choose_move(make_plan(self._shelf.book, names, self._bag), self._goal)
 
     def greedy(self, draw: random.Random) -> str:
         """Looks one step ahead: craft the goal, else bring what it needs, else anything."""
         moves = self.legal()
         brings = {action: self._shelf.orders.read(action).gives for action in moves}
         goal = [action for action in moves if brings[action] == self._goal]
-        lacking = self._parts() - self._bag.keys()
+        lacking = self._list_parts() - self._bag.keys()
         useful = [action for action in moves if brings[action] in lacking]
         return draw.choice(goal or useful or moves)
 
-    def _parts(self) -> set[str]:
+    def _list_parts(self) -> set[str]:
         """What the goal is made of, with the things in place of kinds."""
         book = self._shelf.book
         needs = (part for way in book.recipes[self._goal] for _, part in way.needs)
         return {item for part in needs for item in book.kinds.get(part, (part,))}
-
-    def snapshot(self) -> object:
-        """The episode without the book, which nobody changes."""
-        return {**vars(self), "_bag": dict(self._bag)}
-
-    def restore(self, snapshot: object) -> None:
-        """Go on from a snapshot; it stays as it was."""
-        vars(self).update(cast("dict[str, object]", snapshot))
-        self._bag = dict(self._bag)

@@ -1,4 +1,4 @@
-"""Catalogues grown from a seed: the same on every machine, and as many as one likes."""
+"""Catalogues generated from a seed: the same on every machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from hansa_worlds.base import rng
 from hansa_worlds.webshop import words
-from hansa_worlds.webshop.goals import ShoppingGoal, write
+from hansa_worlds.webshop.goals import write_goals
 from hansa_worlds.webshop.product import Product
 from hansa_worlds.webshop.shop import Shop
 
@@ -39,28 +39,25 @@ class CatalogueSize:
 def grow(name: str, shape: CatalogueSize) -> Shop:
     """The shop of a name; what it sells follows from the name and the shape alone."""
     draw = rng("webshop", "catalogue", name)
-    names = _ids(shape.products)
+    names = _make_ids(shape.products)
     draw.shuffle(names)
     kinds = words.KINDS[: max(1, shape.products // PER_KIND)]
     products = [
-        _product(draw, id, kinds[number % len(kinds)], shape) for number, id in enumerate(names)
+        _make_product(draw, id, kinds[number % len(kinds)], shape)
+        for number, id in enumerate(names)
     ]
     count = max(_FEWEST_WISHES, _WISHES // shape.products)
-
-    def wishes(product: Product) -> tuple[ShoppingGoal, ...]:
-        return write(product, count, name)
-
-    return Shop(name, products, wishes)
+    return Shop(name, products, lambda product: write_goals(product, count, name))
 
 
-def _ids(count: int) -> list[str]:
+def _make_ids(count: int) -> list[str]:
     """b1 to b60, or b1-10, b2-10 and so on, whose parts are few words."""
     if count <= SHELF:
         return [f"b{number + 1}" for number in range(count)]
     return [f"b{number % SHELF + 1}-{10 + number // SHELF}" for number in range(count)]
 
 
-def _product(
+def _make_product(
     draw: random.Random, id: str, kind: words.ProductType, shape: CatalogueSize
 ) -> Product:
     department = words.DEPARTMENTS[kind.department]
@@ -75,7 +72,10 @@ def _product(
         kind=kind.name,
         path=kind.path,
         attributes=attributes,
-        options={name: _values(draw, name) for name in department.options[: shape.choices]},
+        options={
+            name: tuple(draw.sample(words.OPTIONS[name], draw.randint(3, 4)))
+            for name in department.options[: shape.choices]
+        },
         cents=cents,
         price=f"${cents // 100}.{cents % 100:02d}",
         description=f"A {kind.name} for {one} and {other}.",
@@ -83,7 +83,3 @@ def _product(
         reviews=tuple(draw.sample(words.PRAISE, draw.randrange(3))),
         rating=draw.choice(words.RATINGS),
     )
-
-
-def _values(draw: random.Random, name: str) -> tuple[str, ...]:
-    return tuple(draw.sample(words.OPTIONS[name], draw.randint(3, 4)))

@@ -48,29 +48,29 @@ class ShoppingGoal:
         return f"{' '.join(self.attributes)} {self.target.kind}".strip()
 
 
-def write(product: Product, count: int, seed: str) -> tuple[ShoppingGoal, ...]:
+def write_goals(product: Product, count: int, seed: str) -> tuple[ShoppingGoal, ...]:
     """As many different wishes for a product as there are, up to `count`."""
-    wanted = _subsets(product.attributes)
+    wanted = _list_subsets(product.attributes)
     values = list(product.options.values())
     sizes = [len(wanted), len(_TENS_ABOVE), *map(len, values)]
     draw = rng("webshop", "goals", seed, product.id)
     numbers = draw.sample(range(prod(sizes)), min(count, prod(sizes)))
     goals = []
     for number in numbers:
-        subset, tens, *chosen = digits(number, sizes)
+        subset, tens, *chosen = to_digits(number, sizes)
         options = tuple(many[one] for many, one in zip(values, chosen, strict=True))
         dollars = (product.cents // 1_000 + 1 + _TENS_ABOVE[tens]) * 10
-        goals.append(_goal(product, wanted[subset], options, dollars, draw.random()))
+        goals.append(_make_goal(product, wanted[subset], options, dollars, draw.random()))
     return tuple(goals)
 
 
-def _subsets(attributes: tuple[str, ...]) -> list[tuple[str, ...]]:
+def _list_subsets(attributes: tuple[str, ...]) -> list[tuple[str, ...]]:
     """Half of the attributes, or one more: enough that most products fail, not the title's all."""
     half = max(1, len(attributes) // 2)
     return [one for size in (half, half + 1) for one in combinations(attributes, size)]
 
 
-def digits(number: int, sizes: Sequence[int]) -> list[int]:
+def to_digits(number: int, sizes: Sequence[int]) -> list[int]:
     """A number as one index for each size: every combination has one number."""
     found = []
     for size in sizes:
@@ -79,7 +79,7 @@ def digits(number: int, sizes: Sequence[int]) -> list[int]:
     return found
 
 
-def _goal(
+def _make_goal(
     product: Product, wanted: tuple[str, ...], options: tuple[str, ...], dollars: int, chance: float
 ) -> ShoppingGoal:
     templates = _TEMPLATES if options else _WITHOUT_OPTIONS

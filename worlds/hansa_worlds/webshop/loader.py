@@ -20,7 +20,7 @@ from pathlib import Path
 from hansa_worlds.base import rng
 from hansa_worlds.errors import OptionError
 from hansa_worlds.webshop.entries import JsonEntry, clean
-from hansa_worlds.webshop.goals import ANY_PRICE, ShoppingGoal, digits
+from hansa_worlds.webshop.goals import ANY_PRICE, ShoppingGoal, to_digits
 from hansa_worlds.webshop.pages import BUTTONS, LONGEST_PAGE
 from hansa_worlds.webshop.product import Product
 from hansa_worlds.webshop.shop import Shop
@@ -40,7 +40,7 @@ _JSON_KINDS: tuple[tuple[type, str], ...] = ((list, "list"), (dict, "object"), (
 
 @dataclass(frozen=True, kw_only=True)
 class Files:
-    """Paths as the options give them; "" is none."""
+    """Paths from the options; "" for none."""
 
     products: str = ""
     attributes: str = ""
@@ -61,15 +61,16 @@ class Files:
         return True
 
 
-def stock(files: Files, most: int) -> Shop:
+def load_shop(files: Files, most: int) -> Shop:
     """The shop of the files' first `most` products; read again only when a file changes."""
     stamps = tuple(
-        _stamp(name, getattr(files, name)) for name in ("products", "attributes", "instructions")
+        _read_stamp(name, getattr(files, name))
+        for name in ("products", "attributes", "instructions")
     )
-    return _stock(files, most, stamps)
+    return _load_shop(files, most, stamps)
 
 
-def _stamp(name: str, path: str) -> tuple[int, int]:
+def _read_stamp(name: str, path: str) -> tuple[int, int]:
     if not path:
         return (0, 0)
     try:
@@ -87,11 +88,13 @@ def _stamp(name: str, path: str) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=4)
-def _stock(files: Files, most: int, _stamps: tuple[tuple[int, int], ...]) -> Shop:
-    known = dict(_by_asin("attributes", files.attributes))
-    source = dict(_by_asin("instructions", files.instructions)) if files.instructions else known
-    write = _asked if files.instructions else _made
-    products = list(_products(files.products, most, known))
+def _load_shop(files: Files, most: int, _stamps: tuple[tuple[int, int], ...]) -> Shop:
+    known = dict(_read_by_asin("attributes", files.attributes))
+    source = (
+        dict(_read_by_asin("instructions", files.instructions)) if files.instructions else known
+    )
+    write = _read_instructions if files.instructions else _make_instructions
+    products = list(_read_products(files.products, most, known))
     wishes = {
         product.key: tuple(write(product, source[product.id]) if product.id in source else ())
         for product in products
@@ -105,17 +108,19 @@ def _stock(files: Files, most: int, _stamps: tuple[tuple[int, int], ...]) -> Sho
     return Shop("files", products, lambda product: wishes[product.key])
 
 
-def _by_asin(name: str, path: str) -> Iterator[tuple[str, JsonEntry]]:
+def _read_by_asin(name: str, path: str) -> Iterator[tuple[str, JsonEntry]]:
     if not path:
         return
-    found = _json(name, path)
+    found = _read_json(name, path)
     if not isinstance(found, Mapping):
-        raise OptionError(f"options.{name}_file: got a JSON {_kind(found)}, expected an object")
+        raise OptionError(
+            f"options.{name}_file: got a JSON {_name_json_kind(found)}, expected an object"
+        )
     for asin, value in found.items():
         yield asin, JsonEntry(f"options.{name}_file: {asin[:20]!r}", value)
 
 
-def _json(name: str, path: str) -> object:
+def _read_json(name: str, path: str) -> object:
     try:
         return json.loads(Path(path).read_bytes())
     except OSError as error:
@@ -126,14 +131,16 @@ def _json(name: str, path: str) -> object:
         raise OptionError(f"options.{name}_file: got {path!r}, expected JSON") from None
 
 
-def _kind(value: object) -> str:
+def _name_json_kind(value: object) -> str:
     return next((name for kind, name in _JSON_KINDS if isinstance(value, kind)), "number")
 
 
-def _products(path: str, most: int, known: Mapping[str, JsonEntry]) -> Iterator[Product]:
-    found = _json("products", path)
+def _read_products(path: str, most: int, known: Mapping[str, JsonEntry]) -> Iterator[Product]:
+    found = _read_json("products", path)
     if not isinstance(found, list):
-        raise OptionError(f"options.products_file: got a JSON {_kind(found)}, expected a list")
+        raise OptionError(
+            f"options.products_file: got a JSON {_name_json_kind(found)}, expected a list"
+        )
     seen: set[str] = set()
     for number, value in enumerate(found[:most]):
         entry = JsonEntry(f"options.products_file: entry {number}", value)
@@ -142,12 +149,12 @@ def _products(path: str, most: int, known: Mapping[str, JsonEntry]) -> Iterator[
         if asin == "nan" or not 0 < len(asin) <= _LONGEST_ASIN or asin.lower() in seen:
             continue
         seen.add(asin.lower())
-        yield _product(entry, asin, known.get(asin))
+        yield _make_product(entry, asin, known.get(asin))
 
 
-def _product(entry: JsonEntry, asin: str, known: JsonEntry | None) -> Product:
+def _make_product(entry: JsonEntry, asin: str, known: JsonEntry | None) -> Product:
     title = entry.text("name", longest=_LONGEST_TITLE)
-    cents, price = _price(entry, asin)
+    cents, price = _read_price(entry, asin)
     return Product(
         id=asin,
         title=title,
@@ -155,7 +162,7 @@ def _product(entry: JsonEntry, asin: str, known: JsonEntry | None) -> Product:
         kind=entry.text("query", "").lower(),
         path=tuple(step.strip() for step in entry.text("product_category", "").split("›")),
         attributes=known.texts("attributes") if known else (),
-        options=_options(entry),
+        options=_read_options(entry),
         cents=cents,
         price=price,
         description=entry.text("full_description", "", LONGEST_PAGE),
@@ -163,8 +170,8 @@ def _product(entry: JsonEntry, asin: str, known: JsonEntry | None) -> Product:
     )
 
 
-def _price(entry: JsonEntry, asin: str) -> tuple[int, str]:
-    """What it costs in cents, and as the page says it: "$10.0 to $20.0" is some price between."""
+def _read_price(entry: JsonEntry, asin: str) -> tuple[int, str]:
+    """The price in cents and as pages show it; "$10.0 to $20.0" is a random price between."""
     text = entry.text("pricing", "")
     if not text:
         return int(_NO_PRICE * 100), f"${float(_NO_PRICE)}"
@@ -173,13 +180,13 @@ def _price(entry: JsonEntry, asin: str) -> tuple[int, str]:
     except InvalidOperation:
         amounts = []
     if not amounts:
-        raise entry.wrong("pricing", text, "'$24.99' or '$10.00$20.00'")
+        raise entry.make_error("pricing", text, "'$24.99' or '$10.00$20.00'")
     low, high = sorted(int(amount * 100) for amount in (amounts[0], amounts[-1]))
     cents = rng("webshop", "price", asin).randint(low, high)
     return cents, " to ".join(f"${float(amount)}" for amount in amounts)
 
 
-def _options(entry: JsonEntry) -> dict[str, tuple[str, ...]]:
+def _read_options(entry: JsonEntry) -> dict[str, tuple[str, ...]]:
     found = {}
     for name, values in entry.lists("customization_options"):
         texts = (value.text("value", "").replace("/", " | ").lower() for value in values)
@@ -191,16 +198,18 @@ def _options(entry: JsonEntry) -> dict[str, tuple[str, ...]]:
     return dict(list(found.items())[:_MOST_OPTIONS])
 
 
-def _asked(product: Product, entry: JsonEntry) -> Iterator[ShoppingGoal]:
+def _read_instructions(product: Product, entry: JsonEntry) -> Iterator[ShoppingGoal]:
     """People's instructions; those without attributes are left out, as in WebShop."""
     for number, one in enumerate(entry.entries()):
         attributes = one.texts("instruction_attributes")
         if attributes:
             instruction = one.text("instruction").strip(".")
-            yield _goal(product, instruction, attributes, one.texts("instruction_options"), number)
+            yield _make_goal(
+                product, instruction, attributes, one.texts("instruction_options"), number
+            )
 
 
-def _made(product: Product, entry: JsonEntry) -> Iterator[ShoppingGoal]:
+def _make_instructions(product: Product, entry: JsonEntry) -> Iterator[ShoppingGoal]:
     """The generated instruction with values of every option; a few of all combinations."""
     instruction, attributes = entry.text("instruction", ""), entry.texts("instruction_attributes")
     if not instruction or not attributes:
@@ -212,10 +221,12 @@ def _made(product: Product, entry: JsonEntry) -> Iterator[ShoppingGoal]:
     if prod(sizes) <= MOST_WISHES:
         numbers = set(range(prod(sizes)))
     for number in sorted(numbers):
-        options = tuple(many[one] for many, one in zip(values, digits(number, sizes), strict=True))
+        options = tuple(
+            many[one] for many, one in zip(values, to_digits(number, sizes), strict=True)
+        )
         named = zip(product.options, options, strict=True)
         suffix = ", and ".join(f"{name}: {value}" for name, value in named)
-        yield _goal(
+        yield _make_goal(
             product,
             f"{instruction} with {suffix}" if suffix else instruction,
             attributes,
@@ -224,7 +235,7 @@ def _made(product: Product, entry: JsonEntry) -> Iterator[ShoppingGoal]:
         )
 
 
-def _goal(
+def _make_goal(
     product: Product,
     instruction: str,
     attributes: tuple[str, ...],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from hansa_worlds.webshop.search import STOP_WORDS, stem, stems, words
+from hansa_worlds.webshop.search import STOP_WORDS, list_stems, split_words, stem
 
 NOT_RATED = "N.A."
 
@@ -27,9 +27,9 @@ class Product:
     cents: int
     """What it costs."""
     price: str
-    """What it costs, as the page says it."""
+    """The price as pages show it."""
     summary: str
-    """Everything but the price and the options in a line: what the short pages say."""
+    """Everything but price and options in one line, for the short pages."""
     description: str = ""
     features: tuple[str, ...] = ()
     reviews: tuple[str, ...] = ()
@@ -53,8 +53,10 @@ class Product:
         attribute, no option's value, no number and no stop word.
         """
         described = [*self.attributes, *(one for many in self.options.values() for one in many)]
-        adjectives = {word for text in described for word in stems(text)} - stems(self.kind)
-        named = (stem(word) for word in words(self.title) if not word.isdigit())
+        adjectives = {word for text in described for word in list_stems(text)} - list_stems(
+            self.kind
+        )
+        named = (stem(word) for word in split_words(self.title) if not word.isdigit())
         return frozenset(one for one in named if one not in adjectives | STOP_WORDS)
 
     @cached_property

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from hansa_worlds.webshop.goals import ShoppingGoal
 from hansa_worlds.webshop.product import Product
-from hansa_worlds.webshop.search import stems, words
+from hansa_worlds.webshop.search import list_stems, split_words
 
 _NAMES = (
     "beige black blue bronze brown copper coral gold gray green grey ivory khaki maroon navy "
@@ -22,17 +22,17 @@ _NAMES = (
 _COLORS = frozenset(_NAMES.split())
 
 
-def reward(bought: Product, chosen: Iterable[str], goal: ShoppingGoal) -> float:
+def compute_reward(bought: Product, chosen: Iterable[str], goal: ShoppingGoal) -> float:
     """What buying this product with these options earns; exactly 1.0 when everything is met."""
     values = list(chosen)
     met = sum(has_attribute(bought, wanted) for wanted in goal.attributes)
-    met += sum(any(same_option(one, wanted) for one in values) for wanted in goal.options)
+    met += sum(any(is_same_option(one, wanted) for one in values) for wanted in goal.options)
     met += bought.cents <= goal.most_cents
     whole = len(goal.attributes) + len(goal.options) + 1
-    return type_score(bought, goal.target) * met / whole
+    return score_type(bought, goal.target) * met / whole
 
 
-def type_score(bought: Product, wanted: Product) -> float:
+def score_type(bought: Product, wanted: Product) -> float:
     """Whether it is the right kind of thing: 1, or 0.5, 0.1 and 0 as titles drift apart."""
     shared = len(wanted.nouns & bought.nouns)
     titles = shared / len(wanted.nouns) if wanted.nouns else 0.2
@@ -47,19 +47,19 @@ def type_score(bought: Product, wanted: Product) -> float:
 
 def has_attribute(product: Product, wanted: str) -> bool:
     """Whether the product has the attribute, or says so in title, features or description."""
-    if any(alike(one, wanted) for one in product.attributes):
+    if any(are_alike(one, wanted) for one in product.attributes):
         return True
     return any(wanted.lower() in text for text in product.small_print)
 
 
-def same_option(chosen: str, wanted: str) -> bool:
+def is_same_option(chosen: str, wanted: str) -> bool:
     """Whether the choice is the one asked for; of a color's name its first color counts."""
-    return chosen == wanted or alike(_essence(chosen), _essence(wanted))
+    return chosen == wanted or are_alike(_reduce_color(chosen), _reduce_color(wanted))
 
 
-def alike(one: str, other: str) -> bool:
+def are_alike(one: str, other: str) -> bool:
     """Whether the words of one text are all among the other's."""
-    left, right = stems(one), stems(other)
+    left, right = list_stems(one), list_stems(other)
     return bool(left) and bool(right) and (left <= right or right <= left)
 
 
@@ -67,20 +67,20 @@ def could_meet(product: Product, goal: ShoppingGoal) -> bool:
     """Whether buying this product can earn 1.0, with the right choices."""
     return (
         product.cents <= goal.most_cents
-        and type_score(product, goal.target) == 1.0
-        and all(matching(product, wanted) for wanted in goal.options)
+        and score_type(product, goal.target) == 1.0
+        and all(find_matching(product, wanted) for wanted in goal.options)
         and all(has_attribute(product, wanted) for wanted in goal.attributes)
     )
 
 
-def matching(product: Product, wanted: str) -> str | None:
+def find_matching(product: Product, wanted: str) -> str | None:
     """The product's value that is the one asked for: an equal one before one that is alike."""
     values = [value for many in product.options.values() for value in many]
     if wanted in values:
         return wanted
-    return next((value for value in values if same_option(value, wanted)), None)
+    return next((value for value in values if is_same_option(value, wanted)), None)
 
 
 @lru_cache(maxsize=16_384)
-def _essence(value: str) -> str:
-    return next((word for word in words(value) if word in _COLORS), value)
+def _reduce_color(value: str) -> str:
+    return next((word for word in split_words(value) if word in _COLORS), value)

@@ -20,14 +20,14 @@ _COMMON = (
     "then they this to want was which with would you your"
 )
 STOP_WORDS = frozenset(_COMMON.split())
-"""Words that name nothing."""
+"""Stop words: they name nothing."""
 
 _K1, _B = 1.2, 0.75
 _SCALE = 1_000
 _WORD = re.compile(r"\w+")
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """The words of a text, in lower case and in order."""
     return _WORD.findall(text.lower())
 
@@ -46,14 +46,14 @@ def stem(word: str) -> str:
 
 
 @lru_cache(maxsize=16_384)
-def stems(text: str) -> frozenset[str]:
+def list_stems(text: str) -> frozenset[str]:
     """The stems of a short text, for comparing attributes and option values."""
-    return frozenset(map(stem, words(text)))
+    return frozenset(map(stem, split_words(text)))
 
 
-def terms(query: str) -> tuple[str, ...]:
+def list_terms(query: str) -> tuple[str, ...]:
     """What is looked up for a query; its order and repetitions do not matter."""
-    distinct = dict.fromkeys(stem(word) for word in words(query))
+    distinct = dict.fromkeys(stem(word) for word in split_words(query))
     return tuple(sorted(list(distinct)[:MOST_WORDS]))
 
 
@@ -69,7 +69,7 @@ class SearchIndex:
         lengths: list[int] = []
         self._lists: dict[str, tuple[array[int], array[int]]] = {}
         for number, text in enumerate(documents):
-            counted = Counter(map(stem, words(text)))
+            counted = Counter(map(stem, split_words(text)))
             lengths.append(sum(counted.values()))
             for term, count in counted.items():
                 found, counts = self._lists.setdefault(term, (array("I"), array("I")))
@@ -80,7 +80,7 @@ class SearchIndex:
         for found, counts in self._lists.values():
             rarity = math.log(1 + (self._size - len(found) + 0.5) / (len(found) + 0.5))
             for place, number in enumerate(found):
-                counts[place] = _weight(rarity, counts[place], lengths[number] / mean)
+                counts[place] = _compute_weight(rarity, counts[place], lengths[number] / mean)
 
     def find(self, looked_up: tuple[str, ...]) -> list[int]:
         """Numbers of the documents that hold any of the terms, best first, ties in order."""
@@ -96,7 +96,7 @@ class SearchIndex:
         return [-rank % size for rank in found[:MOST_RESULTS]]
 
 
-def _weight(rarity: float, count: int, length: float) -> int:
-    """One term's part of BM25's sum, at least 1 so that a hit is never none."""
+def _compute_weight(rarity: float, count: int, length: float) -> int:
+    """A term's part of BM25's sum, at least 1, so that every hit has a score."""
     share = count * (_K1 + 1) / (count + _K1 * (1 - _B + _B * length))
     return max(1, round(_SCALE * rarity * share))

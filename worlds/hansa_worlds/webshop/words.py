@@ -1,4 +1,4 @@
-"""The words that catalogues are grown from: few, so that a small model can know them all.
+"""The words of generated catalogues: few, so that a small model can know them all.
 
 No kind shares a word with another, and no attribute holds another's words: a match is never
 an accident of wording.
@@ -35,98 +35,52 @@ class ProductType:
         return (self.department, self.section, self.name)
 
 
+# fmt: off
 DEPARTMENTS = {
     "home": Department(
         attributes=(
-            "soft",
-            "vintage",
-            "modern",
-            "washable",
-            "handmade",
-            "sturdy",
-            "eco friendly",
-            "easy clean",
-            "space saving",
-            "non slip",
+            "soft", "vintage", "modern", "washable", "handmade", "sturdy", "eco friendly",
+            "easy clean", "space saving", "non slip",
         ),
         options=("color", "size", "pattern"),
     ),
     "furniture": Department(
         attributes=(
-            "padded",
-            "adjustable",
-            "foldable",
-            "stackable",
-            "rustic",
-            "modern",
-            "sturdy",
-            "solid wood",
-            "easy assemble",
-            "space saving",
+            "padded", "adjustable", "foldable", "stackable", "rustic", "modern", "sturdy",
+            "solid wood", "easy assemble", "space saving",
         ),
         options=("color", "material", "size"),
     ),
     "clothing": Department(
         attributes=(
-            "cotton",
-            "woolen",
-            "waterproof",
-            "breathable",
-            "warm",
-            "lightweight",
-            "stretchy",
-            "casual",
-            "slim fit",
-            "quick dry",
+            "cotton", "woolen", "waterproof", "breathable", "warm", "lightweight", "stretchy",
+            "casual", "slim fit", "quick dry",
         ),
         options=("color", "size", "pattern"),
     ),
     "beauty": Department(
         attributes=(
-            "organic",
-            "vegan",
-            "gentle",
-            "moisturizing",
-            "herbal",
-            "cruelty free",
-            "fragrance free",
-            "paraben free",
-            "long lasting",
-            "travel size",
+            "organic", "vegan", "gentle", "moisturizing", "herbal", "cruelty free",
+            "fragrance free", "paraben free", "long lasting", "travel size",
         ),
         options=("scent", "pack", "size"),
     ),
     "electronics": Department(
         attributes=(
-            "wireless",
-            "portable",
-            "compact",
-            "rechargeable",
-            "durable",
-            "waterproof",
-            "fast charging",
-            "noise cancelling",
-            "high speed",
-            "easy install",
+            "wireless", "portable", "compact", "rechargeable", "durable", "waterproof",
+            "fast charging", "noise cancelling", "high speed", "easy install",
         ),
         options=("color", "finish", "pack"),
     ),
     "food": Department(
         attributes=(
-            "organic",
-            "vegan",
-            "roasted",
-            "crunchy",
-            "kosher",
-            "sugar free",
-            "gluten free",
-            "low calorie",
-            "fair trade",
-            "non gmo",
+            "organic", "vegan", "roasted", "crunchy", "kosher", "sugar free", "gluten free",
+            "low calorie", "fair trade", "non gmo",
         ),
         options=("flavor", "pack", "size"),
     ),
 }
+# fmt: on
 
 OPTIONS = {
     "color": ("red", "green", "blue", "black", "white", "brown", "grey", "pink", "purple", "navy"),

@@ -5,17 +5,16 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Mapping, Sequence
-from typing import cast
 
 from hansa_worlds.base import Move, Observation, Split, Task, World, rng
 from hansa_worlds.webshop import players
 from hansa_worlds.webshop.catalogue import CatalogueSize, grow
 from hansa_worlds.webshop.goals import ShoppingGoal
-from hansa_worlds.webshop.loader import Files, stock
+from hansa_worlds.webshop.loader import Files, load_shop
 from hansa_worlds.webshop.pages import BACK, BUY, FEATURES, NEXT, PAGES, PREVIOUS
 from hansa_worlds.webshop.product import Product
-from hansa_worlds.webshop.reward import reward
-from hansa_worlds.webshop.shop import Shop, task
+from hansa_worlds.webshop.reward import compute_reward
+from hansa_worlds.webshop.shop import Shop, make_task
 
 _SEARCH = re.compile(r"search ?\[(.*)\]")
 _CLICK = re.compile(r"click ?\[(.*)\]")
@@ -46,6 +45,7 @@ class WebShop(World):
 
     name = "webshop"
     max_turns = 10
+    mutable = ()
     rules = (
         "You shop online. The instruction says what to buy: the kind of product, what must be "
         "true of it, the options to choose and the highest price. Look for a product that meets "
@@ -68,9 +68,9 @@ class WebShop(World):
             attributes=read.integer("attributes", 4, 1, 6),
             choices=read.integer("choices", 3, 0, 3),
         )
-        self._per_page = read.integer("results", 10, 1, 50)
+        self.per_page = read.integer("results", 10, 1, 50)
         self.has_rules = read.choice("rule", "none", ("none", "budget")) == "budget"
-        self._pages = PAGES[read.choice("text", "full", sorted(PAGES))]
+        self.pages = PAGES[read.choice("text", "full", sorted(PAGES))]
         files = Files(
             products=read.text("products_file", ""),
             attributes=read.text("attributes_file", ""),
@@ -81,7 +81,7 @@ class WebShop(World):
             self.rules = f"{type(self).rules}\n{RULE}"
         self._from_files = files.are_given()
         most = self._shape.products
-        self._home = stock(files, most) if self._from_files else self._grown(self._seed)
+        self._home = load_shop(files, most) if self._from_files else grow(self._seed, self._shape)
         self._enter(self._home)
 
     def tasks(self, split: Split) -> Sequence[Task]:
@@ -94,166 +94,151 @@ class WebShop(World):
             return super().fresh(seed)
         draw = rng("webshop", "fresh", seed)
         shops = max(4, _FRESH_PRODUCTS // self._shape.products)
-        shop = self._grown(f"fresh-{draw.randrange(shops)}")
+        shop = grow(f"fresh-{draw.randrange(shops)}", self._shape)
         key = draw.choice(list(shop.products))
-        return task(shop, "train", key, draw.randrange(len(shop.goals(key))))
-
-    def snapshot(self) -> object:
-        """The episode as it stands: every part is replaced when it changes, none is changed."""
-        return dict(vars(self))
-
-    def restore(self, snapshot: object) -> None:
-        """Go on from a snapshot of this world."""
-        vars(self).clear()
-        vars(self).update(cast("dict[str, object]", snapshot))
-
-    def _grown(self, name: str) -> Shop:
-        return grow(name, self._shape)
+        return make_task(shop, "train", key, draw.randrange(len(shop.goals(key))))
 
     def _enter(self, shop: Shop) -> None:
-        self._shop = shop
-        self._found: tuple[str, ...] | None = None
-        self._page = 0
-        self._open: Product | None = None
-        self._detail = ""
+        self.shop = shop
+        self.found: tuple[str, ...] | None = None
+        """Keys of what the last search found; None on the search page."""
+        self.page = 0
+        self.product: Product | None = None
+        """The product whose page, or a page below it, is open."""
+        self.detail = ""
         self._read_features = ""
-        self._chosen: dict[str, str] = {}
+        self.chosen: dict[str, str] = {}
+
+    @property
+    def has_read(self) -> bool:
+        """Whether the open product's features were read."""
+        return self.product is not None and self._read_features == self.product.key
+
+    @property
+    def turns_left(self) -> int:
+        """Turns until the episode ends."""
+        return self.max_turns - self._turns
 
     def group(self, task: Task) -> str:
         """How much the wish names, and whether its price leaves dearer products out."""
-        goal = self._wish(task)[1]
+        goal = self._load_wish(task)[1]
         named = len(goal.attributes) + len(goal.options)
         count = str(named) if named < _MANY else f"{_MANY} or more"
         is_tight = goal.most_cents - goal.target.cents <= _TIGHT_CENTS
         return f"named {count}, {'tight' if is_tight else 'loose'} price"
 
     def _begin(self, task: Task) -> str:
-        self._visited: frozenset[str] = frozenset()
-        shop, self._goal = self._wish(task)
+        self.visited: frozenset[str] = frozenset()
+        shop, self.goal = self._load_wish(task)
         self._enter(shop)
         return self._look()
 
-    def _wish(self, task: Task) -> tuple[Shop, ShoppingGoal]:
+    def _load_wish(self, task: Task) -> tuple[Shop, ShoppingGoal]:
         place, key, number = task.payload
-        shop = self._home if place == self._home.name else self._grown(place)
+        shop = self._home if place == self._home.name else grow(place, self._shape)
         return shop, shop.goals(key)[int(number)]
 
     def _look(self) -> str:
-        if self._open:
-            if self._detail:
-                return self._pages.detail(self._goal, self._open, self._detail)
-            return self._pages.item(self._goal, self._open)
-        if self._found is None:
-            return self._pages.search(self._goal)
-        listed = [self._shop.products[key] for key in self._listed()]
-        total = len(self._found)
-        return self._pages.results(self._goal, listed, self._page, total, self._has_more())
+        if self.product:
+            if self.detail:
+                return self.pages.show_detail(self.goal, self.product, self.detail)
+            return self.pages.show_item(self.goal, self.product)
+        if self.found is None:
+            return self.pages.show_search(self.goal)
+        listed = [self.shop.products[key] for key in self.list_page()]
+        total = len(self.found)
+        return self.pages.show_results(self.goal, listed, self.page, total, self._has_more())
 
-    def _listed(self) -> tuple[str, ...]:
-        first = self._page * self._per_page
-        return (self._found or ())[first : first + self._per_page]
+    def list_page(self) -> tuple[str, ...]:
+        """Keys of the products on this page of what was found."""
+        first = self.page * self.per_page
+        return (self.found or ())[first : first + self.per_page]
 
     def _has_more(self) -> bool:
-        return len(self._found or ()) > (self._page + 1) * self._per_page
+        return len(self.found or ()) > (self.page + 1) * self.per_page
 
     def _act(self, action: str) -> Observation:
         action = action.lower()
         if (match := _SEARCH.fullmatch(action)) and match[1].strip():
-            self._enter(self._shop)
-            self._found = self._shop.find(match[1])
+            self._enter(self.shop)
+            self.found = self.shop.find(match[1])
         elif match := _CLICK.fullmatch(action):
             return self._click(match[1].strip())
         else:
-            return Observation(self._pages.refused(self._look()))
+            return Observation(self.pages.show_refusal(self._look()))
         return Observation(self._look())
 
     def _click(self, button: str) -> Observation:
-        if button not in self._buttons():
-            return Observation(self._pages.refused(self._look()))
+        if button not in self._list_buttons():
+            return Observation(self.pages.show_refusal(self._look()))
         if button == BACK:
-            self._enter(self._shop)
-        elif self._open:
-            return self._click_on_item(self._open, button)
+            self._enter(self.shop)
+        elif self.product:
+            return self._click_on_item(self.product, button)
         elif button == NEXT:
-            self._page += 1
+            self.page += 1
         elif button == PREVIOUS:
-            self._page -= 1
+            self.page -= 1
         else:
-            self._open, self._chosen = self._shop.products[button], {}
-            self._visited |= {button}
+            self.product, self.chosen = self.shop.products[button], {}
+            self.visited |= {button}
         return Observation(self._look())
 
     def _click_on_item(self, product: Product, button: str) -> Observation:
         if button == PREVIOUS:
-            self._open, self._detail = product if self._detail else None, ""
+            self.product, self.detail = product if self.detail else None, ""
         elif button == BUY:
-            earned = reward(product, self._chosen.values(), self._goal)
-            self._violations += self.has_rules and product.cents > self._goal.most_cents
-            return Observation(self._pages.bought(earned), earned, True)
-        elif button in self._pages.details:
-            self._detail = button
+            earned = compute_reward(product, self.chosen.values(), self.goal)
+            self._violations += self.has_rules and product.cents > self.goal.most_cents
+            return Observation(self.pages.show_purchase(earned), earned, True)
+        elif button in self.pages.details:
+            self.detail = button
             self._read_features = product.key if button == FEATURES else self._read_features
         else:
             offering = [name for name, values in product.options.items() if button in values]
-            self._chosen = {**self._chosen, **dict.fromkeys(offering, button)}
-            return Observation(self._pages.chosen(self._goal, product, button))
+            self.chosen = {**self.chosen, **dict.fromkeys(offering, button)}
+            return Observation(self.pages.show_choice(self.goal, product, button))
         return Observation(self._look())
 
-    def _buttons(self) -> list[str]:
+    def _list_buttons(self) -> list[str]:
         """What can be clicked on this page, in lower case and each once."""
-        if self._open and self._detail:
+        if self.product and self.detail:
             return [BACK, PREVIOUS]
-        if self._open:
-            values = [one for many in self._open.options.values() for one in many]
-            return list(dict.fromkeys([BACK, PREVIOUS, *values, *self._pages.details, BUY]))
-        if self._found is None:
+        if self.product:
+            values = [one for many in self.product.options.values() for one in many]
+            return list(dict.fromkeys([BACK, PREVIOUS, *values, *self.pages.details, BUY]))
+        if self.found is None:
             return []
-        turns = [PREVIOUS] * (self._page > 0) + [NEXT] * self._has_more()
-        return [BACK, *turns, *self._listed()]
+        turns = [PREVIOUS] * (self.page > 0) + [NEXT] * self._has_more()
+        return [BACK, *turns, *self.list_page()]
 
     def _is_success(self, last: Observation) -> bool:
         return last.reward == 1.0
 
     def legal(self) -> list[str]:
         """Every button; on the search page the wish, its kind alone, or one of two other kinds."""
-        if self._found is None:
-            return [f"search[{query}]" for query in self._queries()]
-        return [f"click[{button}]" for button in self._buttons()]
+        if self.found is None:
+            return [f"search[{query}]" for query in self._list_queries()]
+        return [f"click[{button}]" for button in self._list_buttons()]
 
-    def _queries(self) -> list[str]:
-        goal, kinds = self._goal, self._shop.kinds
+    def _list_queries(self) -> list[str]:
+        goal, kinds = self.goal, self.shop.kinds
         first = rng("webshop", "others", goal.instruction).randrange(len(kinds))
         others = [kinds[(first + step) % len(kinds)] for step in range(3)]
-        words = [players.plain(text) for text in (goal.query, goal.target.kind, *others)]
+        words = [players.to_query(text) for text in (goal.query, goal.target.kind, *others)]
         return [word for word in dict.fromkeys(words) if word][:4] or ["anything"]
 
     def actions(self) -> list[str]:
         """The buttons of this page and of others, and searches for any kind of thing."""
-        kinds = (f"search[{players.plain(kind)}]" for kind in self._shop.kinds)
-        buttons = (BACK, PREVIOUS, NEXT, *self._pages.details, BUY)
+        kinds = (f"search[{players.to_query(kind)}]" for kind in self.shop.kinds)
+        buttons = (BACK, PREVIOUS, NEXT, *self.pages.details, BUY)
         clicks = (f"click[{button}]" for button in buttons)
         return list(dict.fromkeys([*self.legal(), *clicks, *kinds]))
 
     def expert(self) -> Move:
         """Search with the instruction's words, open a product that meets them all, buy it."""
-        return players.move(self._view())
+        return players.choose_move(self)
 
     def greedy(self, draw: random.Random) -> str:
         """Search with the instruction, open the first result, choose what it names, buy."""
-        return players.greedy(self._view())
-
-    def _view(self) -> players.BuyerState:
-        return players.BuyerState(
-            shop=self._shop,
-            goal=self._goal,
-            found=self._found,
-            page=self._page,
-            per_page=self._per_page,
-            product=self._open,
-            detail=self._detail,
-            has_read=self._open is not None and self._read_features == self._open.key,
-            has_details=bool(self._pages.details),
-            chosen=tuple(self._chosen.values()),
-            visited=self._visited,
-            turns_left=self.max_turns - self._turns,
-        )
+        return players.choose_greedily(self)

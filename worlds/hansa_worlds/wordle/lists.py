@@ -30,12 +30,12 @@ _COMMON = Path(__file__).with_name("words.txt")
 
 
 @cache
-def common() -> tuple[str, ...]:
+def load_common() -> tuple[str, ...]:
     """A few hundred everyday words."""
     return tuple(_COMMON.read_text(encoding="ascii").split())
 
 
-def read(options: Mapping[str, object], read: Options) -> tuple[str, ...]:
+def read_words(options: Mapping[str, object], read: Options) -> tuple[str, ...]:
     """The list that the options ask for: `list` by name, `words` spelled out, or a `file`."""
     given = [name for name in ("list", "words", "file") if name in options]
     named = read.choice("list", "forty", ("forty", "common"))
@@ -45,13 +45,13 @@ def read(options: Mapping[str, object], read: Options) -> tuple[str, ...]:
     if len(given) > 1:
         raise OptionError(f"options.{given[1]}: got it beside {given[0]}, expected one of the two")
     if "file" in given:
-        return from_file(path)
+        return read_file(path)
     if len(words) > MOST:
         raise OptionError(f"options.words: got {len(words)}, expected at most {MOST} words")
-    return common() if named == "common" else words
+    return load_common() if named == "common" else words
 
 
-def from_file(path: str) -> tuple[str, ...]:
+def read_file(path: str) -> tuple[str, ...]:
     """The words of a file, one per line; empty lines are skipped, anything else is refused."""
     try:
         with Path(path).open(encoding="utf-8") as file:
@@ -60,10 +60,10 @@ def from_file(path: str) -> tuple[str, ...]:
         reason = getattr(error, "strerror", None) or "no UTF-8 text"
         fits = f"a file with one word of {LENGTH} letters per line"
         raise OptionError(f"options.file: got {path!r} ({reason}), expected {fits}") from None
-    return _checked(text)
+    return _check_words(text)
 
 
-def _checked(text: str) -> tuple[str, ...]:
+def _check_words(text: str) -> tuple[str, ...]:
     words: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
         word = line.strip()

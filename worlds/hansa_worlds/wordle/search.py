@@ -9,11 +9,11 @@ History = tuple[tuple[str, str], ...]
 """Guesses with the marks they were answered with."""
 
 WORK = 100_000
-"""Words compared per search at most; counted, so that every machine stops at the same place."""
+"""Most words compared per search; counted, so that every machine stops at the same place."""
 
 
 @lru_cache(maxsize=1 << 16)
-def feedback(guess: str, secret: str) -> str:
+def mark_guess(guess: str, secret: str) -> str:
     """One mark per letter, spaced; a letter is yellow only as often as the secret has it left."""
     marks = ["g" if a == b else "b" for a, b in zip(guess, secret, strict=True)]
     left = [b for a, b in zip(guess, secret, strict=True) if a != b]
@@ -24,11 +24,11 @@ def feedback(guess: str, secret: str) -> str:
     return " ".join(marks)
 
 
-def consistent(words: Sequence[str], history: History) -> list[str]:
+def filter_consistent(words: Sequence[str], history: History) -> list[str]:
     """The words that would have been answered as the history says, in their order."""
     fitting = list(words)
     for guess, marks in history:
-        fitting = [word for word in fitting if feedback(guess, word) == marks]
+        fitting = [word for word in fitting if mark_guess(guess, word) == marks]
     return fitting
 
 
@@ -40,7 +40,7 @@ def choose(fitting: tuple[str, ...], words: tuple[str, ...], tries: int) -> str:
     word that leaves the fewest in the worst case.
     """
     search = _Search(words)
-    for guess in _guesses(fitting, words, tries):
+    for guess in _list_guesses(fitting, words, tries):
         if search.is_safe(guess, fitting, tries):
             return guess
         if search.work > WORK:
@@ -74,12 +74,12 @@ class _Search:
         if key not in self._known:
             self._known[key] = any(
                 self.is_safe(guess, fitting, tries)
-                for guess in _guesses(fitting, self._words, tries)
+                for guess in _list_guesses(fitting, self._words, tries)
             )
         return self._known[key]
 
 
-def _guesses(fitting: tuple[str, ...], words: tuple[str, ...], tries: int) -> Sequence[str]:
+def _list_guesses(fitting: tuple[str, ...], words: tuple[str, ...], tries: int) -> Sequence[str]:
     """Fitting words first; with one try, or so few words, no other is worth it."""
     if len(fitting) <= tries or tries <= 1:
         return fitting
@@ -90,13 +90,13 @@ def _split(guess: str, fitting: Sequence[str]) -> list[tuple[str, ...]]:
     """The words that fit, parted by the answer to the guess, the largest part first."""
     parts: dict[str, list[str]] = {}
     for word in fitting:
-        parts.setdefault(feedback(guess, word), []).append(word)
+        parts.setdefault(mark_guess(guess, word), []).append(word)
     return sorted(map(tuple, parts.values()), key=len, reverse=True)
 
 
 def explain(history: History) -> str:
     """What the answers have told so far, in words."""
-    green, yellow, absent = _letters(history)
+    green, yellow, absent = _collect_letters(history)
     clues = [f"place {place} is {letter}" for place, letter in sorted(green.items())]
     if yellow:
         clues.append(f"it has {', '.join(yellow)}")
@@ -105,7 +105,7 @@ def explain(history: History) -> str:
     return "; ".join(clues)
 
 
-def _letters(history: History) -> tuple[dict[int, str], list[str], list[str]]:
+def _collect_letters(history: History) -> tuple[dict[int, str], list[str], list[str]]:
     """Letters by place, letters that are somewhere else, and letters that are nowhere."""
     green: dict[int, str] = {}
     met: set[str] = set()

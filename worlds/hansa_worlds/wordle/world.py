@@ -10,12 +10,11 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import cast
 
 from hansa_worlds.base import Move, Observation, Split, Task, TaskList, World, rng, share
 from hansa_worlds.errors import OptionError
 from hansa_worlds.wordle import lists
-from hansa_worlds.wordle.search import History, choose, consistent, explain, feedback
+from hansa_worlds.wordle.search import History, choose, explain, filter_consistent, mark_guess
 
 TRIES = 6
 
@@ -38,16 +37,17 @@ class Wordle(World):
     name = "wordle"
     brief = f"Guess the word in {TRIES} tries."
     max_turns = 8
+    mutable = ()
 
     def __init__(self, options: Mapping[str, object]) -> None:
         read = self._read(options)
-        self.words = lists.read(options, read)
+        self.words = lists.read_words(options, read)
         self.opening = read.boolean("opening", False)
         self.split = read.choice("split", "secrets", ("secrets", "pairs"))
         read.finish()
         if self.split == "pairs" and not self.opening:
             raise OptionError("options.split: got 'pairs' without opening, expected opening: true")
-        self.rules, self._taken = _shared(self.words)
+        self.rules, self._taken = _build_rules(self.words)
         self._task = ""
         self._secret = ""
         self._tries = 0
@@ -56,9 +56,9 @@ class Wordle(World):
     def tasks(self, split: Split) -> Sequence[Task]:
         """Secrets, or pairs of secret and opening, each in one split."""
         if self.split == "pairs":
-            secrets, openings = sorted(self.words), _openings_apart
+            secrets, openings = sorted(self.words), _list_split_openings
         else:
-            secrets, openings = share(self.words, split, "wordle"), _openings
+            secrets, openings = share(self.words, split, "wordle"), _list_openings
         if not self.opening:
             return [Task(f"wordle-{secret}", split, (secret, "")) for secret in secrets]
         each = len(openings(self.words, secrets[0], split))
@@ -74,7 +74,7 @@ class Wordle(World):
         """How many letters the opening tells; without one, how many vowels the secret has."""
         secret, opening = task.payload
         if opening:
-            count, what = sum(mark in "gy" for mark in feedback(opening, secret)), "letters told"
+            count, what = sum(mark in "gy" for mark in mark_guess(opening, secret)), "letters told"
         else:
             count, what = sum(letter in "aeiou" for letter in secret), "vowels"
         return f"{what} {min(count, 3)}" + " or more" * (count >= 3)
@@ -100,7 +100,7 @@ class Wordle(World):
 
     def _try(self, guess: str) -> str:
         self._tries -= 1
-        marks = feedback(guess, self._secret)
+        marks = mark_guess(guess, self._secret)
         self._history += ((guess, marks),)
         return marks
 
@@ -110,14 +110,14 @@ class Wordle(World):
 
     def greedy(self, draw: random.Random) -> str:
         """Any word that fits every answer so far."""
-        return draw.choice(consistent(self.words, self._history))
+        return draw.choice(filter_consistent(self.words, self._history))
 
     def expert(self) -> Move:
         """A word that fits every answer so far and is sure to be in time, if there is one.
 
         Words are looked at in an order of the task's own, or all demonstrations would begin alike.
         """
-        fitting = tuple(consistent(_order(self.words, self._task), self._history))
+        fitting = tuple(filter_consistent(_shuffle_words(self.words, self._task), self._history))
         guess = choose(fitting, self.words, min(self._tries, self.max_turns - self._turns))
         if not self._history:
             return Move("Nothing is known yet, so I begin with any word.", guess)
@@ -127,36 +127,27 @@ class Wordle(World):
             return Move(f"{known}, and {guess} fits.", guess)
         return Move(f"{known}, and {guess} tells the words that fit apart.", guess)
 
-    def snapshot(self) -> object:
-        """A shallow copy: nothing that an episode keeps is changed in place."""
-        return dict(vars(self))
-
-    def restore(self, snapshot: object) -> None:
-        """Go on from a snapshot of this world, as often as you like."""
-        vars(self).clear()
-        vars(self).update(cast("dict[str, object]", snapshot))
-
 
 @lru_cache(maxsize=16)
-def _shared(words: tuple[str, ...]) -> tuple[str, frozenset[str]]:
+def _build_rules(words: tuple[str, ...]) -> tuple[str, frozenset[str]]:
     """The rules and the words to look up, once for all worlds that are played side by side."""
     return RULES.format(tries=TRIES, words=" ".join(words)), frozenset(words)
 
 
 @lru_cache(maxsize=256)
-def _order(words: tuple[str, ...], task: str) -> tuple[str, ...]:
+def _shuffle_words(words: tuple[str, ...], task: str) -> tuple[str, ...]:
     mixed = list(words)
     rng("wordle", "expert", task).shuffle(mixed)
     return tuple(mixed)
 
 
 @lru_cache(maxsize=128)
-def _openings(words: tuple[str, ...], secret: str, _split: Split) -> list[str]:
+def _list_openings(words: tuple[str, ...], secret: str, _split: Split) -> list[str]:
     """First guesses for a secret that only one split has: every other word."""
     return [word for word in words if word != secret]
 
 
 @lru_cache(maxsize=128)
-def _openings_apart(words: tuple[str, ...], secret: str, split: Split) -> list[str]:
+def _list_split_openings(words: tuple[str, ...], secret: str, split: Split) -> list[str]:
     """First guesses for a secret that all splits have: a share of the other words."""
-    return share(_openings(words, secret, split), split, "wordle", secret)
+    return share(_list_openings(words, secret, split), split, "wordle", secret)

@@ -1,14 +1,14 @@
 """The builtin model's network: a plain Llama that needs torch and nothing else.
 
-Importing transformers costs a cold Job many times what a small model's round takes. This is the
-same function with the same names of weights: operation by operation what transformers computes, so
-that a round gives the same bytes either way. Other models keep to the library.
+Importing transformers takes a cold Job many times as long as a small model's round. This network
+has the same names of weights and computes the same operations in the same order, so that a round
+gives the same bytes either way. Other models use transformers.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import torch
@@ -28,82 +28,53 @@ Rotation = tuple[torch.Tensor, torch.Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class LlamaConfig:
-    """What config.json says; biases, grouped heads and stretched positions are not known here."""
+    """The settings in config.json that this network uses, by the names that they have there.
 
-    vocabulary: int
-    """Tokens."""
-    width: int
-    """Size of a token's state."""
-    inner: int
-    """Size within the feed-forward part."""
-    layers: int
-    """Layers."""
-    heads: int
-    """Heads of attention."""
-    head_width: int
-    """Size of one head."""
-    theta: float
-    """Base of the rotary frequencies."""
-    epsilon: float
-    """What keeps a norm from dividing by zero."""
+    Biases, grouped-query attention and RoPE scaling are not supported.
+    """
+
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    head_dim: int
+    rms_norm_eps: float
     max_position_embeddings: int
-    """Positions it was trained on."""
+    rope_theta: float
+    """From `rope_parameters`."""
 
     def get_text_config(self) -> LlamaConfig:
-        """Itself, as the library's models answer."""
+        """Itself, as a text model of transformers answers."""
         return self
-
-    @property
-    def head_dim(self) -> int:
-        """Size of one head, by the library's name."""
-        return self.head_width
-
-    @property
-    def num_attention_heads(self) -> int:
-        """Heads, by the library's name."""
-        return self.heads
-
-    @property
-    def num_hidden_layers(self) -> int:
-        """Layers, by the library's name."""
-        return self.layers
 
     @classmethod
     def read(cls, folder: Path) -> LlamaConfig:
-        """The shape of the model in a folder."""
+        """The settings of the model in a folder."""
         config = json.loads((folder / "config.json").read_text())
-        return cls(
-            vocabulary=config["vocab_size"],
-            width=config["hidden_size"],
-            inner=config["intermediate_size"],
-            layers=config["num_hidden_layers"],
-            heads=config["num_attention_heads"],
-            head_width=config["head_dim"],
-            theta=config["rope_parameters"]["rope_theta"],
-            epsilon=config["rms_norm_eps"],
-            max_position_embeddings=config["max_position_embeddings"],
-        )
+        config |= config["rope_parameters"]
+        return cls(**{field.name: config[field.name] for field in fields(cls)})
 
 
 @dataclass(frozen=True)
 class Output:
-    """What the model answers."""
+    """What a forward pass returns."""
 
     logits: torch.Tensor
-    """Rows, columns, tokens."""
+    """Of shape (rows, columns, vocabulary)."""
 
 
 class Llama(nn.Module):
-    """A causal language model with the calls that the client makes of any model."""
+    """A causal language model with the methods that the client calls on any model."""
 
     reads_kv_slots = True
-    """Keys and values can be kept in slots without the library's hooks."""
+    """`forward` takes KV slots itself; other models need a hook into their attention."""
 
-    def __init__(self, shape: LlamaConfig) -> None:
+    def __init__(self, config: LlamaConfig) -> None:
         super().__init__()
-        self.config = shape
-        self.model = _Body(shape)
-        self.lm_head = nn.Linear(shape.width, shape.vocabulary, bias=False)
+        self.config = config
+        self.model = _Body(config)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         self.lm_head.weight = self.model.embed_tokens.weight
 
     def forward(
@@ -115,13 +86,13 @@ class Llama(nn.Module):
         use_cache: bool = False,
         logits_to_keep: int | torch.Tensor = 0,
     ) -> Output:
-        """Logits of the last columns, or of those whose numbers are given; slots are its cache."""
+        """Logits of the last columns, or of those with these indexes; slots are the KV cache."""
         states = self.model(input_ids, attention_mask, position_ids, slots)
         kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
         return Output(self.lm_head(states[:, kept, :]))
 
     def get_output_embeddings(self) -> nn.Module:
-        """The layer that makes the logits."""
+        """The layer that computes the logits."""
         return self.lm_head
 
 
@@ -135,13 +106,15 @@ def load(folder: Path, dtype: torch.dtype) -> Llama:
 
 
 class _Body(nn.Module):
-    def __init__(self, shape: LlamaConfig) -> None:
+    def __init__(self, config: LlamaConfig) -> None:
         super().__init__()
-        self.embed_tokens = nn.Embedding(shape.vocabulary, shape.width)
-        self.layers = nn.ModuleList(_Layer(shape, index) for index in range(shape.layers))
-        self.norm = _Norm(shape)
-        steps = torch.arange(0, shape.head_width, 2, dtype=torch.float) / shape.head_width
-        self.frequencies = nn.Buffer(1.0 / (shape.theta**steps), persistent=False)
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.layers = nn.ModuleList(
+            _Layer(config, index) for index in range(config.num_hidden_layers)
+        )
+        self.norm = _Norm(config)
+        steps = torch.arange(0, config.head_dim, 2, dtype=torch.float) / config.head_dim
+        self.frequencies = nn.Buffer(1.0 / (config.rope_theta**steps), persistent=False)
 
     def forward(
         self,
@@ -153,23 +126,23 @@ class _Body(nn.Module):
         states: torch.Tensor = self.embed_tokens(tokens)
         if positions is None:
             positions = torch.arange(tokens.shape[1], device=tokens.device)[None]
-        rotation = self._rotation(positions, states.dtype)
-        mask = _mask(padding)
+        rotation = self._compute_rotation(positions, states.dtype)
+        mask = _build_mask(padding)
         for layer in self.layers:
             states = layer(states, rotation, mask, slots)
         normed: torch.Tensor = self.norm(states)
         return normed
 
     @torch.no_grad()
-    def _rotation(self, positions: torch.Tensor, dtype: torch.dtype) -> Rotation:
+    def _compute_rotation(self, positions: torch.Tensor, dtype: torch.dtype) -> Rotation:
         frequencies = self.frequencies[None, :, None].expand(positions.shape[0], -1, 1)
         angles = (frequencies.float() @ positions[:, None, :].float()).transpose(1, 2)
         both = torch.cat((angles, angles), dim=-1)
         return both.cos().to(dtype)[:, None], both.sin().to(dtype)[:, None]
 
 
-def _mask(padding: torch.Tensor | None) -> torch.Tensor | None:
-    """Which keys a query sees; none where torch's own causal attention says the same, faster."""
+def _build_mask(padding: torch.Tensor | None) -> torch.Tensor | None:
+    """Which keys a query attends to; None where torch's `is_causal` does the same faster."""
     if padding is None or bool(padding.all()):
         return None
     keys = torch.arange(padding.shape[-1], device=padding.device)
@@ -178,12 +151,12 @@ def _mask(padding: torch.Tensor | None) -> torch.Tensor | None:
 
 
 class _Layer(nn.Module):
-    def __init__(self, shape: LlamaConfig, index: int) -> None:
+    def __init__(self, config: LlamaConfig, index: int) -> None:
         super().__init__()
-        self.self_attn = _Attention(shape, index)
-        self.mlp = _FeedForward(shape)
-        self.input_layernorm = _Norm(shape)
-        self.post_attention_layernorm = _Norm(shape)
+        self.self_attn = _Attention(config, index)
+        self.mlp = _FeedForward(config)
+        self.input_layernorm = _Norm(config)
+        self.post_attention_layernorm = _Norm(config)
 
     def forward(
         self,
@@ -198,15 +171,15 @@ class _Layer(nn.Module):
 
 
 class _Attention(nn.Module):
-    def __init__(self, shape: LlamaConfig, index: int) -> None:
+    def __init__(self, config: LlamaConfig, index: int) -> None:
         super().__init__()
         self._index = index
-        self._width = shape.head_width
-        size = shape.heads * shape.head_width
-        self.q_proj = nn.Linear(shape.width, size, bias=False)
-        self.k_proj = nn.Linear(shape.width, size, bias=False)
-        self.v_proj = nn.Linear(shape.width, size, bias=False)
-        self.o_proj = nn.Linear(size, shape.width, bias=False)
+        self._width = config.head_dim
+        size = config.num_attention_heads * config.head_dim
+        self.q_proj = nn.Linear(config.hidden_size, size, bias=False)
+        self.k_proj = nn.Linear(config.hidden_size, size, bias=False)
+        self.v_proj = nn.Linear(config.hidden_size, size, bias=False)
+        self.o_proj = nn.Linear(size, config.hidden_size, bias=False)
 
     def forward(
         self,
@@ -215,9 +188,9 @@ class _Attention(nn.Module):
         mask: torch.Tensor | None,
         slots: KVSlots | None,
     ) -> torch.Tensor:
-        query = _rotated(self._split(self.q_proj(states)), rotation)
-        keys = _rotated(self._split(self.k_proj(states)), rotation)
-        values = self._split(self.v_proj(states))
+        query = _rotate(self._split_heads(self.q_proj(states)), rotation)
+        keys = _rotate(self._split_heads(self.k_proj(states)), rotation)
+        values = self._split_heads(self.v_proj(states))
         if slots is not None:
             own = slots.attend(self._index, query, keys, values, self._width**-0.5)
             looked: torch.Tensor = self.o_proj(own.flatten(1))[None]
@@ -233,22 +206,22 @@ class _Attention(nn.Module):
         joined: torch.Tensor = self.o_proj(attended.transpose(1, 2).contiguous().flatten(2))
         return joined
 
-    def _split(self, states: torch.Tensor) -> torch.Tensor:
+    def _split_heads(self, states: torch.Tensor) -> torch.Tensor:
         return states.view(*states.shape[:-1], -1, self._width).transpose(1, 2)
 
 
-def _rotated(states: torch.Tensor, rotation: Rotation) -> torch.Tensor:
+def _rotate(states: torch.Tensor, rotation: Rotation) -> torch.Tensor:
     cosine, sine = rotation
     left, right = states.chunk(2, dim=-1)
     return (states * cosine) + (torch.cat((-right, left), dim=-1) * sine)
 
 
 class _FeedForward(nn.Module):
-    def __init__(self, shape: LlamaConfig) -> None:
+    def __init__(self, config: LlamaConfig) -> None:
         super().__init__()
-        self.gate_proj = nn.Linear(shape.width, shape.inner, bias=False)
-        self.up_proj = nn.Linear(shape.width, shape.inner, bias=False)
-        self.down_proj = nn.Linear(shape.inner, shape.width, bias=False)
+        self.gate_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
+        self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
+        self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         inner = functional.silu(self.gate_proj(states)) * self.up_proj(states)
@@ -257,10 +230,10 @@ class _FeedForward(nn.Module):
 
 
 class _Norm(nn.Module):
-    def __init__(self, shape: LlamaConfig) -> None:
+    def __init__(self, config: LlamaConfig) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.ones(shape.width))
-        self._epsilon = shape.epsilon
+        self.weight = nn.Parameter(torch.ones(config.hidden_size))
+        self._epsilon = config.rms_norm_eps
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         wide = states.float()

@@ -1,7 +1,7 @@
-"""LoRA on the builtin model: what PEFT makes of its linear layers, without importing PEFT.
+"""LoRA on the builtin model: the same as PEFT, without importing PEFT.
 
-Names, initial draws and arithmetic are PEFT's, bit for bit; tests compare the two. So an adapter
-trained here and one trained by PEFT from the same seed are the same bytes.
+Names, initial values and arithmetic are those of PEFT, bit for bit; tests compare the two. So an
+adapter trained here and one trained by PEFT from the same seed have the same bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _A, _B = ".lora_A.weight", ".lora_B.weight"
 
 
 class Linear(nn.Module):
-    """A linear layer and the two thin ones beside it."""
+    """A linear layer with LoRA."""
 
     def __init__(self, base_layer: nn.Linear, adapter: Adapter) -> None:
         super().__init__()
@@ -31,21 +31,23 @@ class Linear(nn.Module):
         device = base_layer.weight.device
         thin = nn.Linear(base_layer.in_features, adapter.rank, bias=False)
         wide = nn.Linear(adapter.rank, base_layer.out_features, bias=False)
-        nn.init.kaiming_uniform_(thin.weight, a=math.sqrt(5))  # as PEFT draws: dropout comes after
+        nn.init.kaiming_uniform_(
+            thin.weight, a=math.sqrt(5)
+        )  # before dropout is created, as in PEFT
         self.lora_A = thin.to(device)
         self.lora_B = wide.to(device)
         self.lora_dropout = nn.Dropout(adapter.dropout) if adapter.dropout else nn.Identity()
         self.scaling = adapter.alpha / adapter.rank
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """The layer's output, and the update's on top of it."""
+        """The layer's output plus that of the adapter."""
         result: torch.Tensor = self.base_layer(x)
         dropped = self.lora_dropout(x.to(self.lora_A.weight.dtype))
         added: torch.Tensor = self.lora_B(self.lora_A(dropped)) * self.scaling
         return (result + added).to(result.dtype)
 
     def folded(self, x: torch.Tensor) -> torch.Tensor:
-        """The same function by one product, for `lora.folded`."""
+        """The same function as one product, for `lora.folded`."""
         delta = self.scaling * (self.lora_B.weight @ self.lora_A.weight)
         return functional.linear(x, self.base_layer.weight + delta, self.base_layer.bias)
 
@@ -60,7 +62,7 @@ def shapes(model: Llama, adapter: Adapter) -> Shapes:
 
 
 def attach(model: Llama, adapter: Adapter, tensors: Tensors) -> Llama:
-    """The same model, which trains from these tensors until `detach`."""
+    """Wrap the model's layers to train from these tensors, until `detach`."""
     for name, layer in list(targets(model, adapter)):
         wrapped = Linear(layer, adapter)
         with torch.no_grad():
@@ -71,7 +73,7 @@ def attach(model: Llama, adapter: Adapter, tensors: Tensors) -> Llama:
 
 
 def detach(model: Llama) -> Tensors:
-    """The trained tensors; the model is as it was before."""
+    """Unwrap the model's layers, and return the trained tensors."""
     trained: Tensors = {}
     for name, layer in list(model.named_modules()):
         if isinstance(layer, Linear):
@@ -82,7 +84,7 @@ def detach(model: Llama) -> Tensors:
 
 
 def targets(model: Llama, adapter: Adapter) -> Iterator[tuple[str, nn.Linear]]:
-    """Layers that get an adapter, as PEFT chooses them: by the end of their names."""
+    """Layers that get an adapter, by the suffix of their names as in PEFT."""
     wanted = adapter.target_modules
     named = [(name, layer) for name, layer in model.named_modules() if _is_wanted(name, wanted)]
     if wanted == "all-linear":

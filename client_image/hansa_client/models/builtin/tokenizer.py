@@ -8,12 +8,12 @@ from tokenizers import Tokenizer
 
 _BEGIN, _PROMPT = "<|bos|>", "<|agent|>"
 _TURNS = {"user": "<|user|>{content}", "assistant": "<|agent|>{content}<|end|>"}
-"""The chat template spelled out: importing a template language takes longer than the model."""
+"""The chat template, rendered without Jinja, whose import takes longer than loading the model."""
 _NAMED = ("bos_token", "eos_token", "unk_token", "pad_token")
 
 
 class WordTokens:
-    """What the client asks of any tokenizer, under the library's names."""
+    """The methods of a tokenizer of transformers that the client calls."""
 
     def __init__(self, folder: Path) -> None:
         config: dict[str, Any] = json.loads((folder / "tokenizer_config.json").read_text())
@@ -37,12 +37,12 @@ class WordTokens:
         return self._words.decode_batch(rows, skip_special_tokens=skip_special_tokens)
 
     def convert_tokens_to_ids(self, token: str) -> int:
-        """The number of a word that is there."""
+        """The id of a known token."""
         return self._words.get_vocab()[token]
 
     def apply_chat_template(
         self, messages: list[dict[str, str]], *, tokenize: bool, add_generation_prompt: bool
     ) -> str:
-        """The dialogue as the template in the folder renders it; a test compares the two."""
-        said = "".join(_TURNS[message["role"]].format(**message) for message in messages)
-        return f"{_BEGIN}{said}{_PROMPT if add_generation_prompt else ''}"
+        """The chat as the template in the folder renders it; a test compares the two."""
+        turns = "".join(_TURNS[message["role"]].format(**message) for message in messages)
+        return f"{_BEGIN}{turns}{_PROMPT if add_generation_prompt else ''}"

@@ -20,7 +20,7 @@ from hansa_more_worlds.reasoning_gym import families
 from hansa_more_worlds.reasoning_gym.families import MODULE, NAME
 from hansa_worlds.base import Move, Observation, Split, Task, TaskList, World
 from hansa_worlds.options import Options
-from hansa_worlds.seeds import check_apart, read_seeds
+from hansa_worlds.seeds import check_disjoint, read_seeds
 
 LONGEST_TEXT = 16_000
 """Characters of a question that are kept."""
@@ -56,7 +56,7 @@ class ReasoningGym(World):
         self._least = read.number("success", 1.0, 0.01, 1.0)
         self._seeds = read_seeds(read, SEEDS)
         read.finish()
-        check_apart(self._seeds)
+        check_disjoint(self._seeds)
         packages.require(NAME, MODULE)
         _check(self._families, json.dumps(self._config, sort_keys=True, default=repr))
         self._family = ""

@@ -26,7 +26,7 @@ from hansa_more_worlds.textworld.games import (
 )
 from hansa_worlds.base import Move, Observation, Split, Task, TaskList, World
 from hansa_worlds.errors import OptionError
-from hansa_worlds.seeds import check_apart, read_seeds
+from hansa_worlds.seeds import check_disjoint, read_seeds
 
 LONGEST_TEXT = 4_000
 """Characters of an observation that are kept; a room has a few hundred."""
@@ -72,7 +72,7 @@ class TextWorld(World):
         self._kind = Kind(game, level, read.choice("goal", "brief", GOALS))
         self._seeds = read_seeds(read, SEEDS)
         read.finish()
-        check_apart(self._seeds)
+        check_disjoint(self._seeds)
         if game == "coin-collector" and self._kind.rooms > MOST_ROOMS:
             raise OptionError(
                 f"options.level: got {level}, a game of {self._kind.rooms} rooms, expected one of"

@@ -75,7 +75,7 @@ def test_equal_tensors_are_equal_bytes_whatever_their_order_or_layout():
 
 
 def test_the_bytes_of_an_adapter_never_change():
-    digest = bucket_documents.sha256(lora.encode(lora.start(shapes_of(), 8, 7)))
+    digest = bucket_documents.sha256(lora.encode(lora.init_adapter(shapes_of(), 8, 7)))
     assert digest == "5fc3a15ed50b4148b1a1c2b3b7388a56a71b5312c1a149bedc4318bf67ea7884"
 
 
@@ -240,7 +240,7 @@ def test_shapes_are_known_from_the_head_of_a_file():
 
 
 def test_the_start_changes_nothing_yet_and_has_pefts_bound():
-    start = lora.start(shapes_of(width=100), 8, 7)
+    start = lora.init_adapter(shapes_of(width=100), 8, 7)
     for key, array in start.items():
         assert array.dtype == np.float32
         if "lora_B" in key:
@@ -251,18 +251,18 @@ def test_the_start_changes_nothing_yet_and_has_pefts_bound():
 
 
 def test_each_tensor_has_a_stream_of_its_own():
-    alone = lora.start({k: v for k, v in shapes_of().items() if Q in k}, 8, 7)
-    together = lora.start(shapes_of(), 8, 7)
+    alone = lora.init_adapter({k: v for k, v in shapes_of().items() if Q in k}, 8, 7)
+    together = lora.init_adapter(shapes_of(), 8, 7)
     for key, array in alone.items():
         np.testing.assert_array_equal(array, together[key])
     assert not np.array_equal(together[name(Q, "A")], together[name(UP, "A")])
-    other_seed = lora.start(shapes_of(), 8, 8)
+    other_seed = lora.init_adapter(shapes_of(), 8, 8)
     assert not np.array_equal(together[name(Q, "A")], other_seed[name(Q, "A")])
 
 
 def test_a_start_of_another_rank_is_refused():
     with pytest.raises(AdapterError, match="got rank 8, expected 4"):
-        lora.start(shapes_of(), 4, 7)
+        lora.init_adapter(shapes_of(), 4, 7)
 
 
 @given(st.integers(0, 5), st.data())
@@ -281,7 +281,7 @@ def test_an_adapter_is_split_only_where_every_layer_has_the_same_rank(extra, dat
 
 def test_an_adapter_of_less_than_the_rank_has_no_frozen_part_to_split():
     with pytest.raises(AdapterError, match="got rank 8, expected 9 or more"):
-        lora.split(lora.start(shapes_of(), 8, 7), 9)
+        lora.split(lora.init_adapter(shapes_of(), 8, 7), 9)
 
 
 def test_the_distance_is_the_norm_over_all_tensors():
@@ -302,8 +302,8 @@ def test_finite_means_every_value_is_a_number(value, finite):
 
 def test_the_config_is_sorted_and_names_the_source_as_the_spec_does():
     targets = [UP, Q, "lm_head"]
-    first = lora.config(Adapter(rank=4, alpha=9, dropout=0.1), "builtin:tiny", targets)
-    again = lora.config(Adapter(rank=4, alpha=9, dropout=0.1), "builtin:tiny", targets[::-1])
+    first = lora.render_config(Adapter(rank=4, alpha=9, dropout=0.1), "builtin:tiny", targets)
+    again = lora.render_config(Adapter(rank=4, alpha=9, dropout=0.1), "builtin:tiny", targets[::-1])
     assert first == again
     document = json.loads(first)
     assert document["target_modules"] == sorted(targets)
@@ -323,7 +323,7 @@ def test_the_config_is_sorted_and_names_the_source_as_the_spec_does():
     ],
 )
 def test_the_config_names_the_base_as_peft_does(source, name, revision):
-    document = json.loads(lora.config(Adapter(), source, [Q]))
+    document = json.loads(lora.render_config(Adapter(), source, [Q]))
     assert (document["base_model_name_or_path"], document.get("revision")) == (name, revision)
 
 
@@ -359,10 +359,10 @@ def test_peft_loads_a_written_folder_as_it_is(tmp_path, caplog, layers):
         key: tuple(t.shape)
         for key, t in get_peft_model_state_dict(made, save_embedding_layers=False).items()
     }
-    start = lora.start(shapes, 4, 7)
+    start = lora.init_adapter(shapes, 4, 7)
     tensors = {key: array + np.float32(0.01) for key, array in start.items()}
     (tmp_path / bucket_keys.ADAPTER).write_bytes(lora.encode(tensors))
-    config = lora.config(spec, "builtin:tiny", lora.target_names(tensors))
+    config = lora.render_config(spec, "builtin:tiny", lora.target_names(tensors))
     (tmp_path / bucket_keys.CONFIG).write_bytes(config)
 
     with warnings.catch_warnings(record=True) as caught:

@@ -16,9 +16,9 @@ from hansa.api.bucket_documents import Counts
 from hansa.api.privacy import Privacy
 from hansa.core.errors import InputError
 from hansa.crypto import sealing
-from hansa.crypto.public_keys import spell
+from hansa.crypto.public_keys import format_public_key
 
-KEYS = {f"silo{number}": sealing.new_key() for number in range(7)}
+KEYS = {f"silo{number}": sealing.generate_opening_key() for number in range(7)}
 CONTEXT: dict[str, Any] = {"round": 1, "epoch": 0}
 SHAPES: lora.Shapes = {
     "base_model.model.up.lora_A.weight": (2, 6),
@@ -34,7 +34,7 @@ def masked(name: str, names: list[str], values: Any, **context: Any) -> masking.
     """What a silo would send of some whole numbers."""
     pairs = masking.pair_keys(KEYS[name], name, public(names), {**CONTEXT, **context})
     made = np.array(values, masking.WORD)
-    masking.Masks(name, pairs).put_on(made)
+    masking.Masks(name, pairs).apply(made)
     return made
 
 
@@ -65,10 +65,10 @@ def test_pieces_of_any_length_get_the_same_masks() -> None:
     names, count = sorted(KEYS)[:3], masking.CHUNK + 1000
     pairs = masking.pair_keys(KEYS[names[0]], names[0], public(names), CONTEXT)
     whole, pieces = np.zeros(count, masking.WORD), np.zeros(count, masking.WORD)
-    masking.Masks(names[0], pairs).put_on(whole)
+    masking.Masks(names[0], pairs).apply(whole)
     masks, at = masking.Masks(names[0], pairs), 0
     for length in (1, 7, 64, 1000, count):
-        masks.put_on(pieces[at : at + length])
+        masks.apply(pieces[at : at + length])
         at += length
     assert np.array_equal(whole, pieces)
 
@@ -106,7 +106,7 @@ def test_what_one_silo_sends_looks_uniform() -> None:
 
 
 def test_a_key_with_which_every_secret_is_the_same_is_refused() -> None:
-    peers = {**public(["silo0", "silo1"]), "silo2": spell("x25519", bytes(32))}
+    peers = {**public(["silo0", "silo1"]), "silo2": format_public_key("x25519", bytes(32))}
     with pytest.raises(InputError, match="masking key of silo2: got x25519:"):
         masking.pair_keys(KEYS["silo0"], "silo0", peers, CONTEXT)
 
@@ -116,17 +116,17 @@ def test_a_key_with_which_every_secret_is_the_same_is_refused() -> None:
     [(3, 1.0, 28), (4, 1.0, 28), (5, 1.0, 27), (100, 1.0, 23), (100, 0.01, 23), (3, 1.5, 27)],
 )
 def test_bits_behind_the_point(silos: int, clip: float, bits: int) -> None:
-    assert masking.bits(silos, clip) == bits
+    assert masking.count_fraction_bits(silos, clip) == bits
 
 
 @pytest.mark.parametrize("silos", [3, 7, 64, 100])
 @pytest.mark.parametrize("clip", [0.5, 1.0, 3.0, 1000.0])
 def test_no_sum_of_changes_within_the_clip_overflows(silos: int, clip: float) -> None:
-    bits = masking.bits(silos, clip)
+    bits = masking.count_fraction_bits(silos, clip)
     for sign in (1.0, -1.0):
-        one = masking.encode(np.array([sign * clip]), 1.0, bits)
+        one = masking.quantize(np.array([sign * clip]), 1.0, bits)
         total = np.array(silos * one.astype(np.uint64) % 2**32, masking.WORD)
-        assert masking.decode(total, silos * masking.UNIT, bits)[0] == sign * clip
+        assert masking.dequantize(total, silos * masking.UNIT, bits)[0] == sign * clip
 
 
 @settings(max_examples=30, deadline=None)
@@ -134,23 +134,25 @@ def test_no_sum_of_changes_within_the_clip_overflows(silos: int, clip: float) ->
 def test_a_mean_is_exact_up_to_what_rounding_takes_and_its_norm_is_bounded(
     silos: int, seed: int, clip: float
 ) -> None:
-    random, bits = np.random.default_rng(seed), masking.bits(silos, clip)
+    random, bits = np.random.default_rng(seed), masking.count_fraction_bits(silos, clip)
     units = random.integers(1, masking.UNIT + 1, silos)
     changes = random.standard_normal((silos, 300))
     changes *= clip / np.linalg.norm(changes, axis=1)[:, None]
     total = np.zeros(300, masking.WORD)
     for change, unit in zip(changes, units, strict=True):
-        total += masking.encode(change, float(unit) / masking.UNIT, bits)
-    mean = masking.decode(total, int(units.sum()), bits)
+        total += masking.quantize(change, float(unit) / masking.UNIT, bits)
+    mean = masking.dequantize(total, int(units.sum()), bits)
     exact = (units[:, None] * changes).sum(axis=0) / units.sum()
     rounding = silos * 2.0**-bits / 2 / (units.sum() / masking.UNIT)
     assert np.max(np.abs(mean - exact)) <= rounding * (1 + 1e-9)
-    bound = masking.most_norm(clip, int(units.sum()), bits, silos, 300)
+    bound = masking.max_mean_norm(clip, int(units.sum()), bits, silos, 300)
     assert np.linalg.norm(mean) <= bound
-    alike = masking.encode(changes[0], 1.0, bits) * np.uint32(silos)
-    mean = masking.decode(alike, silos * masking.UNIT, bits)
-    assert np.linalg.norm(mean) <= masking.most_norm(clip, silos * masking.UNIT, bits, silos, 300)
-    assert np.linalg.norm(1.01 * mean) > masking.most_norm(clip, silos * 1024, bits, silos, 300)
+    alike = masking.quantize(changes[0], 1.0, bits) * np.uint32(silos)
+    mean = masking.dequantize(alike, silos * masking.UNIT, bits)
+    assert np.linalg.norm(mean) <= masking.max_mean_norm(
+        clip, silos * masking.UNIT, bits, silos, 300
+    )
+    assert np.linalg.norm(1.01 * mean) > masking.max_mean_norm(clip, silos * 1024, bits, silos, 300)
 
 
 @pytest.mark.parametrize(
@@ -159,26 +161,26 @@ def test_a_mean_is_exact_up_to_what_rounding_takes_and_its_norm_is_bounded(
 def test_a_change_is_scaled_down_to_the_clip_and_never_up(
     norm: float, clip: float, factor: float
 ) -> None:
-    assert masking.scale(norm, clip) == factor
+    assert masking.clip_factor(norm, clip) == factor
 
 
 @pytest.mark.parametrize("half, numbers", [("both", 22), ("A", 12), ("B", 10)])
 def test_a_body_has_the_adapters_head_and_numbers_of_the_trained_half(
     half: Any, numbers: int
 ) -> None:
-    names, peers = masking.trained(SHAPES, half), sorted(KEYS)[:3]
-    start = lora.start(SHAPES, 2, 7)
+    names, peers = masking.list_trained(SHAPES, half), sorted(KEYS)[:3]
+    start = lora.init_adapter(SHAPES, 2, 7)
     own = {name: array + np.float32(0.25) for name, array in start.items()}
     head, _ = arrange(SHAPES)
-    bits, total = masking.bits(3, 4.0), np.zeros(numbers, masking.WORD)
+    bits, total = masking.count_fraction_bits(3, 4.0), np.zeros(numbers, masking.WORD)
     for name in peers:
         pairs = masking.pair_keys(KEYS[name], name, public(peers), CONTEXT)
-        pieces = masking.numbers(own, start, names, 0.5, bits)
-        body = masking.body(head, pieces, masking.Masks(name, pairs))
+        pieces = masking.quantize_change(own, start, names, 0.5, bits)
+        body = masking.write_masked(head, pieces, masking.Masks(name, pairs))
         assert body.startswith(head) and len(body) == len(head) + 4 * numbers
         total += np.frombuffer(body, masking.WORD, offset=len(head))
-    assert masking.count(SHAPES, names) == numbers
-    assert masking.decode(total, 3 * masking.UNIT, bits) == pytest.approx(0.125, abs=1e-7)
+    assert masking.count_values(SHAPES, names) == numbers
+    assert masking.dequantize(total, 3 * masking.UNIT, bits) == pytest.approx(0.125, abs=1e-7)
 
 
 def assignment(**changes: Any) -> Assignment:
@@ -215,7 +217,7 @@ def assignment(**changes: Any) -> Assignment:
     ids=lambda change: min(change),
 )
 def test_what_is_a_silos_own_does_not_change_its_masks(change: dict[str, Any]) -> None:
-    assert masking.context(assignment(**change)) == masking.context(assignment())
+    assert masking.mask_context(assignment(**change)) == masking.mask_context(assignment())
 
 
 @pytest.mark.parametrize(
@@ -232,7 +234,7 @@ def test_what_is_a_silos_own_does_not_change_its_masks(change: dict[str, Any]) -
     ids=["round", "seed", "start", "prefix", "epoch", "training", "clip"],
 )
 def test_another_run_or_round_means_other_masks(change: dict[str, Any]) -> None:
-    assert masking.context(assignment(**change)) != masking.context(assignment())
+    assert masking.mask_context(assignment(**change)) != masking.mask_context(assignment())
 
 
 PRIVACY = {
@@ -249,14 +251,18 @@ PRIVACY = {
     [
         pytest.param({}, 1024, id="a mean counts all alike"),
         pytest.param({"strategy": "weighted-mean"}, 100, id="by examples"),
-        pytest.param({"strategy": "weighted-mean", "weightBy": "successes"}, 7, id="by successes"),
+        pytest.param(
+            {"strategy": "weighted-mean", "options": {"weightBy": "successes"}},
+            7,
+            id="by successes",
+        ),
     ],
 )
 def test_a_weight_is_what_the_silo_has(settings_: dict[str, Any], weight: int) -> None:
     told = assignment(settings={"aggregation": {"secure": {}, **settings_}}).settings
-    assert masking.weight(told, Counts(kept=100, succeeded=7)) == weight
+    assert masking.choose_weight(told, Counts(kept=100, succeeded=7)) == weight
     least, most = Counts(kept=0, succeeded=0), Counts(kept=5000, succeeded=5000)
-    assert masking.weight(told, least) == (1 if weight < 1024 else 1024)
-    assert masking.weight(told, most) == 1024
+    assert masking.choose_weight(told, least) == (1 if weight < 1024 else 1024)
+    assert masking.choose_weight(told, most) == 1024
     private = told.model_copy(update={"privacy": Privacy.model_validate(PRIVACY)})
-    assert masking.weight(private, Counts(explored=4)) == 1024
+    assert masking.choose_weight(private, Counts(explored=4)) == 1024

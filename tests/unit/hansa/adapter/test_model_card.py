@@ -47,10 +47,10 @@ def write_adapter(folder: Path, source: str, base: Path) -> Path:
     from hansa_client.models import base_model, lora
 
     loaded = base_model.load(source, base, 1)
-    start = adapter.start(lora.shapes(loaded.model, Adapter()), Adapter().rank, seed=7)
+    start = adapter.init_adapter(lora.shapes(loaded.model, Adapter()), Adapter().rank, seed=7)
     folder.mkdir()
     (folder / bucket_keys.ADAPTER).write_bytes(adapter.encode(start))
-    config = adapter.config(Adapter(), source, adapter.target_names(start))
+    config = adapter.render_config(Adapter(), source, adapter.target_names(start))
     (folder / bucket_keys.CONFIG).write_bytes(config)
     model_card.write(make_federation(model={"source": source}), 2, folder)
     return folder

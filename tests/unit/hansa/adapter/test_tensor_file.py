@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from hansa.adapter import lora, tensor_file
 from hansa.adapter.tensor_file import FLOATS, AdapterError, TensorFile, TensorWriter
-from tests.support.merging import draw, reversed_file, shapes_of
+from tests.support.merging import draw, encode_reversed, make_shapes
 
-SHAPES = shapes_of(3, (5, 7), (4, 2))
+SHAPES = make_shapes(3, (5, 7), (4, 2))
 SOUND = lora.encode(draw(1, SHAPES))
 
 
@@ -72,13 +72,15 @@ def test_files_lie_alike_when_every_tensor_has_the_same_place(tmp_path):
     halves = {name: array.astype(np.float16) for name, array in other.items()}
     safetensors.numpy.save_file(halves, tmp_path / "halves")
     with opened(SOUND) as file:
-        assert file.lies_like(opened(SOUND))
-        assert file.lies_like(opened(lora.encode(other)))
-        assert not file.lies_like(opened(reversed_file(other)))
-        assert not file.lies_like(opened(lora.encode(draw(2, shapes_of(3, (5, 7))))))
+        assert file.has_same_layout(opened(SOUND))
+        assert file.has_same_layout(opened(lora.encode(other)))
+        assert not file.has_same_layout(opened(encode_reversed(other)))
+        assert not file.has_same_layout(opened(lora.encode(draw(2, make_shapes(3, (5, 7))))))
         half = TensorFile(tmp_path / "halves", FLOATS)
-        assert not file.lies_like(half) and not half.lies_like(file)
-        assert not half.lies_like(TensorFile(tmp_path / "halves", FLOATS)), "a stretch is of fp32"
+        assert not file.has_same_layout(half) and not half.has_same_layout(file)
+        assert not half.has_same_layout(TensorFile(tmp_path / "halves", FLOATS)), (
+            "a stretch is of fp32"
+        )
 
 
 def test_the_order_of_writing_does_not_change_a_byte(tmp_path):

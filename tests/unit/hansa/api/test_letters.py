@@ -15,14 +15,14 @@ from hansa.api.letters import (
     ANSWERS,
     ORDERS,
     Answer,
-    Failed,
+    FailedReply,
+    InvalidLetter,
     Leave,
     Letter,
     LetterLog,
-    NoLetter,
-    Refused,
+    RefusedReply,
     Rest,
-    Waits,
+    WaitsReply,
     Work,
 )
 from hansa.api.reports import encode_report
@@ -38,9 +38,9 @@ WRITTEN: dict[str, tuple[LetterLog, Letter]] = {
     "rest": (ORDERS, Rest(why="finished", adapter=ADAPTER, **FIELDS)),
     "hello": (ANSWERS, mail.hello("0.1.0.dev3+g1")),
     "taken": (ANSWERS, mail.taken()),
-    "waits": (ANSWERS, Waits(order=FIRST, code="window", seconds=3600, **FIELDS)),
-    "refused": (ANSWERS, Refused(order=FIRST, code="most", path="adapter.rank", **FIELDS)),
-    "failed": (ANSWERS, Failed(order=FIRST, exit=137, attempts=3, **FIELDS)),
+    "waits": (ANSWERS, WaitsReply(order=FIRST, code="window", seconds=3600, **FIELDS)),
+    "refused": (ANSWERS, RefusedReply(order=FIRST, code="most", path="adapter.rank", **FIELDS)),
+    "failed": (ANSWERS, FailedReply(order=FIRST, exit=137, attempts=3, **FIELDS)),
     "answer": (ANSWERS, mail.answer()),
     "leave": (ANSWERS, Leave(**FIELDS)),
 }
@@ -50,27 +50,27 @@ EVERY = pytest.mark.parametrize("log, letter", WRITTEN.values(), ids=WRITTEN)
 def read(log: LetterLog, data: bytes, serial: int = 1, **fields: Any) -> tuple[Letter, str]:
     writer = mail.WRITERS[log.payload_type].public
     given = {"trusted": [writer], "run": RUN, "environment": ENVIRONMENT, **fields}
-    return letters.read(log, data, serial=serial, **given)
+    return letters.read_letter(log, data, serial=serial, **given)
 
 
 def fault(log: LetterLog, data: bytes, **fields: Any) -> str:
-    with pytest.raises(NoLetter) as caught:
+    with pytest.raises(InvalidLetter) as caught:
         read(log, data, **fields)
     return caught.value.code
 
 
 def signed(log: LetterLog, payload: Any) -> bytes:
     """What the writer signs, whatever it is."""
-    return dsse.seal(mail.WRITERS[log.payload_type], log.payload_type, payload)
+    return dsse.sign_envelope(mail.WRITERS[log.payload_type], log.payload_type, payload)
 
 
 @EVERY
 def test_a_letter_comes_as_it_was_written_with_the_digest_of_its_signed_bytes(
     log: LetterLog, letter: Letter
 ) -> None:
-    placed = letter.placed(12, "f" * 64)
-    assert read(log, sealed(log, placed), serial=12) == (placed, letters.digest_of(placed))
-    assert letters.digest_of(placed) == sha256(canonical(placed.to_json()))
+    placed = letter.place_at(12, "f" * 64)
+    assert read(log, sealed(log, placed), serial=12) == (placed, letters.digest_letter(placed))
+    assert letters.digest_letter(placed) == sha256(canonical(placed.to_json()))
 
 
 @EVERY
@@ -84,9 +84,9 @@ def test_a_letter_has_equal_bytes_each_time_and_no_time_in_them(
 def test_a_letter_does_not_pass_in_the_other_log(log: LetterLog, letter: Letter) -> None:
     other = ANSWERS if log is ORDERS else ORDERS
     key = mail.WRITERS[log.payload_type]
-    assert fault(other, sealed(log, letter.placed(1, "")), trusted=[key.public]) == "payload-type"
+    assert fault(other, sealed(log, letter.place_at(1, "")), trusted=[key.public]) == "payload-type"
     with pytest.raises(ValidationError):
-        letters.write(other, letter, key)
+        letters.write_letter(other, letter, key)
 
 
 @EVERY
@@ -103,7 +103,7 @@ def test_a_letter_does_not_pass_in_the_other_log(log: LetterLog, letter: Letter)
 def test_a_letter_of_elsewhere_is_none(
     log: LetterLog, letter: Letter, fields: dict[str, Any], code: str
 ) -> None:
-    assert fault(log, sealed(log, letter.placed(1, "")), **fields) == code
+    assert fault(log, sealed(log, letter.place_at(1, "")), **fields) == code
 
 
 def test_a_letter_that_was_never_placed_is_at_no_place() -> None:
@@ -135,7 +135,7 @@ def test_an_unsigned_payload_is_never_parsed(monkeypatch: pytest.MonkeyPatch) ->
         key=ANSWERS.key,
         kinds=Untouched(),  # type: ignore[arg-type]
     )
-    data = sealed(ANSWERS, mail.hello().placed(1, ""), THIEF)
+    data = sealed(ANSWERS, mail.hello().place_at(1, ""), THIEF)
     assert fault(log, data, trusted=[SILO.public]) == "unknown-key"
 
 
@@ -169,7 +169,7 @@ def test_what_a_writer_signs_is_not_always_a_letter(payload: bytes) -> None:
     ],
 )
 def test_a_field_out_of_its_bounds_makes_it_no_letter(fields: dict[str, Any]) -> None:
-    document = {**mail.hello().placed(1, "").to_json(), **fields}
+    document = {**mail.hello().place_at(1, "").to_json(), **fields}
     assert fault(ANSWERS, signed(ANSWERS, canonical(document))) == "malformed"
 
 
@@ -199,7 +199,7 @@ def test_a_field_out_of_its_bounds_makes_it_no_letter(fields: dict[str, Any]) ->
 def test_an_order_cannot_name_what_the_silo_decides_by_itself(fields: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match="assignment"):
         mail.work(**fields)
-    document = mail.work().placed(1, "").to_json()
+    document = mail.work().place_at(1, "").to_json()
     document["assignment"].update(fields)
     assert fault(ORDERS, signed(ORDERS, canonical(document))) == "malformed"
 
@@ -214,7 +214,7 @@ def test_the_coordinators_own_assignment_becomes_an_order() -> None:
         storage={"bucket": "bucket", "prefix": "run", "endpoint": "http://store:9000"},
         settings={"experience": {"demonstrationsFrom": "s3://data/shown.json"}},
     )
-    bare = letters.without_the_silos_own(known)
+    bare = letters.strip_silo_fields(known)
     made = Work(assignment=bare, start_seconds=600, round_seconds=3600, **FIELDS)
     assert made == mail.work()
     assert "shown" not in canonical(made.to_json()).decode()
@@ -223,7 +223,7 @@ def test_the_coordinators_own_assignment_becomes_an_order() -> None:
 def test_a_work_order_keeps_what_its_result_follows_from() -> None:
     """But for what the silo adds, an update by order has the inputs of one in a single cluster."""
     known = mail.assignment(world="maze", options={"size": 5}, seed=11)
-    [bare] = [letters.without_the_silos_own(known)]
+    [bare] = [letters.strip_silo_fields(known)]
     completed = bare.model_copy(update={"world": "maze", "options": {"size": 5}})
     assert completed.inputs() == known.inputs()
 
@@ -233,7 +233,7 @@ def test_a_work_order_keeps_what_its_result_follows_from() -> None:
 )
 def test_a_veto_is_about_a_field_that_orders_have(path: str) -> None:
     with pytest.raises(ValidationError, match="a path that no order has"):
-        Refused(order=FIRST, code="differs", path=path, **FIELDS)
+        RefusedReply(order=FIRST, code="differs", path=path, **FIELDS)
 
 
 def test_every_leaf_of_an_order_can_be_vetoed() -> None:
@@ -255,12 +255,12 @@ def test_the_tables_say_what_each_code_means() -> None:
 
 def test_letters_of_another_place_or_identity_are_of_another_run() -> None:
     identity = mail.assignment().identity()
-    here = letters.run_of(mail.storage(), identity)
+    here = letters.compute_run_id(mail.storage(), identity)
     assert len(here) == 64
     elsewhere = mail.storage().model_copy(update={"endpoint": "http://by.another.address"})
-    assert letters.run_of(elsewhere, identity) == here
-    assert letters.run_of(S3(bucket="bucket", prefix="run2"), identity) != here
-    assert letters.run_of(mail.storage(), mail.assignment(seed=8).identity()) != here
+    assert letters.compute_run_id(elsewhere, identity) == here
+    assert letters.compute_run_id(S3(bucket="bucket", prefix="run2"), identity) != here
+    assert letters.compute_run_id(mail.storage(), mail.assignment(seed=8).identity()) != here
 
 
 def test_the_longest_order_of_100_silos_fits() -> None:
@@ -273,7 +273,7 @@ def test_the_longest_order_of_100_silos_fits() -> None:
         settings={"exploration": {"stop": ["x" * 100] * 8}},
         storage={"bucket": "b" * 63, "prefix": "p" * 200},
     )
-    assert len(sealed(ORDERS, made.placed(2**53, "f" * 64))) < ORDERS.limit
+    assert len(sealed(ORDERS, made.place_at(2**53, "f" * 64))) < ORDERS.limit
 
 
 def test_the_longest_answer_fits() -> None:
@@ -297,7 +297,7 @@ def test_the_longest_answer_fits() -> None:
         evaluations={f"{n:09d}-own": "d" * 64 for n in range(4)},
         **{**FIELDS, "environment": "m" * 30},
     )
-    longest = len(sealed(ANSWERS, made.placed(2**53, "f" * 64)))
+    longest = len(sealed(ANSWERS, made.place_at(2**53, "f" * 64)))
     assert longest + (REPORT_LIMIT - len(encode_report(report))) * 4 / 3 < ANSWERS.limit
 
 
@@ -309,20 +309,20 @@ def test_the_longest_answer_fits() -> None:
     path=st.sampled_from(sorted(letters.PATHS)),
 )
 def test_any_veto_comes_as_it_was_written(serial: int, previous: str, code: Any, path: str) -> None:
-    made = Refused(order=FIRST, code=code, path=path, **FIELDS).placed(serial, previous)
+    made = RefusedReply(order=FIRST, code=code, path=path, **FIELDS).place_at(serial, previous)
     assert read(ANSWERS, sealed(ANSWERS, made), serial=serial)[0] == made
 
 
 def test_what_two_letters_say_does_not_depend_on_their_place() -> None:
     one = mail.taken()
-    assert one.placed(3, "a" * 64).is_as_good_as(one.placed(9, ""))
-    assert not one.is_as_good_as(mail.hello())
-    assert not mail.work().is_as_good_as(mail.work(round=2))
+    assert one.place_at(3, "a" * 64).has_same_content(one.place_at(9, ""))
+    assert not one.has_same_content(mail.hello())
+    assert not mail.work().has_same_content(mail.work(round=2))
 
 
 def test_a_letter_is_what_the_table_says() -> None:
     """The names on the wire: others write them, too."""
-    data = json.loads(canonical(mail.taken().placed(2, "f" * 64).to_json()))
+    data = json.loads(canonical(mail.taken().place_at(2, "f" * 64).to_json()))
     assert data == {
         "version": 1,
         "kind": "taken",
@@ -332,7 +332,7 @@ def test_a_letter_is_what_the_table_says() -> None:
         "previous": "f" * 64,
         "order": {"serial": 1, "digest": "a" * 64},
     }
-    order = mail.work().placed(1, "").to_json()
+    order = mail.work().place_at(1, "").to_json()
     assert {"kind", "assignment", "startSeconds", "roundSeconds"} <= order.keys()
     assert order["assignment"]["storage"] == {
         "bucket": "bucket",

@@ -127,14 +127,14 @@ def test_differences_are_named_by_path() -> None:
 
 @pytest.mark.parametrize("strategy", ["krum", "multi-krum"])
 def test_krum_needs_enough_environments_for_its_hostile_ones(strategy: str) -> None:
-    def of(count: int, faulty: int, chosen: str) -> FederationSpec:
+    def of(count: int, faulty: int) -> FederationSpec:
+        options = {"faulty": faulty}
         names = [{"name": f"e{index}", "world": "maze"} for index in range(count)]
-        return make(environments=names, aggregation={"strategy": chosen, "faulty": faulty})
+        return make(environments=names, aggregation={"strategy": strategy, "options": options})
 
-    assert of(5, 1, strategy).aggregation.faulty == 1
-    assert of(2, 40, "mean").aggregation.faulty == 40
-    with pytest.raises(ValueError, match=r"aggregation\.faulty: got 2, .* needs 7 environments"):
-        of(6, 2, strategy)
+    assert of(5, 1).aggregation.options == {"faulty": 1}
+    with pytest.raises(ValueError, match=r"options\.faulty: got 2, .* needs 7 environments"):
+        of(6, 2)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_an_assignment_says_where_experience_goes(given: dict[str, Any], bucket:
 @pytest.mark.parametrize("strategy", ["median", "krum", "trimmed-mean", "fedadam"])
 def test_a_step_that_fits_a_mean_is_refused_where_none_is_taken(strategy: str) -> None:
     with pytest.raises(ValidationError, match=f"serverStep: got auto with {strategy}"):
-        make(aggregation={"serverStep": "auto", "strategy": strategy, "faulty": 0})
+        make(aggregation={"serverStep": "auto", "strategy": strategy})
 
 
 def test_a_silo_that_shares_nothing_cannot_be_compared_with_itself_alone() -> None:

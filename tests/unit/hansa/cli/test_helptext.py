@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from hansa.cli import main as program
-from hansa.cli.validate import summary
+from hansa.cli.validate import summarize
 from hansa.core.errors import InputError
 from hansa.core.text import count
 from hansa.manifests.load import build
@@ -79,7 +79,7 @@ def test_commands_and_options_end_their_sentences(helps: dict[str, str]) -> None
     ],
 )
 def test_one_is_singular(worlds: tuple[str, ...], rounds: int, words: str) -> None:
-    assert summary(make_federation(*worlds, rounds=rounds)).startswith(words)
+    assert summarize(make_federation(*worlds, rounds=rounds)).startswith(words)
 
 
 def manifest(**spec: Any) -> dict[str, Any]:

@@ -75,7 +75,7 @@ def carried(monkeypatch: pytest.MonkeyPatch) -> list[Federation]:
 
     def carry_out(federation: Federation, folder: RunDir, options: object, *, goes_on: str) -> int:
         runs.append(federation)
-        assert goes_on == f"`hansa retry --out {folder.path}` goes on"
+        assert goes_on == f"`hansa retry --out {folder.path}` resumes it"
         return 0
 
     monkeypatch.setattr("hansa.cli.run.carry_out", carry_out)

@@ -7,9 +7,9 @@ import pytest
 
 from hansa.api.spec import S3
 from hansa.cli import main as program
-from hansa.cli.target import seconds_of
+from hansa.cli.target import parse_timeout
 from hansa.core.errors import InputError
-from hansa.publish.bucket import forward_hint
+from hansa.publish.bucket import suggest_forward
 
 
 def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[Any, str, str]:
@@ -72,13 +72,13 @@ def test_a_wrong_command_line_is_one_sentence_and_exit_2(
     [("90s", 90), ("10m", 600), ("1h30m", 5400), ("45", 45), ("0", float("inf"))],
 )
 def test_durations_are_written_as_for_kubectl(text: str, seconds: float) -> None:
-    assert seconds_of(text) == seconds
+    assert parse_timeout(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "h", "-1s", "1.5m", "ten"])
 def test_other_durations_are_refused(text: str) -> None:
     with pytest.raises(InputError, match="--timeout"):
-        seconds_of(text)
+        parse_timeout(text)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_other_durations_are_refused(text: str) -> None:
     ],
 )
 def test_the_way_to_a_store_inside_the_cluster_is_spelled_out(endpoint: str, words: str) -> None:
-    assert words in forward_hint(S3(bucket="hansa", endpoint=endpoint))
+    assert words in suggest_forward(S3(bucket="hansa", endpoint=endpoint))
 
 
 def test_the_plugin_of_kubectl_names_itself(

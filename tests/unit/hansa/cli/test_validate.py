@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from hansa.cli.common import Format
-from hansa.cli.validate import notes, validate
+from hansa.cli.validate import list_notes, validate
 from hansa.core.errors import InputError
 from tests.support.builders import make_federation
 from tests.support.members import member
@@ -41,7 +41,7 @@ def silo(folder: Path, **changes: Any) -> Path:
 )
 def test_a_server_step_beyond_the_sum_of_all_changes_is_noted(step: Any, warned: bool) -> None:
     federation = make_federation("a", "b", "c", aggregation={"serverStep": step})
-    said = [note for note in notes(federation) if "serverStep" in note]
+    said = [note for note in list_notes(federation) if "serverStep" in note]
     assert bool(said) is warned
     if warned:
         assert said[0].startswith(
@@ -52,7 +52,7 @@ def test_a_server_step_beyond_the_sum_of_all_changes_is_noted(step: Any, warned:
 
 def test_where_nothing_is_merged_no_step_is_too_long() -> None:
     alone = {"strategy": "none", "serverStep": 100}
-    assert not [n for n in notes(make_federation("a", aggregation=alone)) if "serverStep" in n]
+    assert not [n for n in list_notes(make_federation("a", aggregation=alone)) if "serverStep" in n]
 
 
 def test_a_silos_manifest_is_valid_in_one_line(

@@ -36,7 +36,7 @@ def wanted(tmp_path: Path) -> CheckedComparison:
 def test_every_run_that_trains_is_a_federation_with_a_name_and_a_prefix_of_its_own(
     wanted: CheckedComparison,
 ) -> None:
-    made = cluster.manifests(wanted, wanted.runs)
+    made = cluster.make_manifests(wanted, wanted.runs)
     names = [document["metadata"]["name"] for document in made]
     assert len(set(names)) == len(names) == 8
     assert "two-fed-se-1" in names
@@ -57,18 +57,18 @@ def test_every_run_that_trains_is_a_federation_with_a_name_and_a_prefix_of_its_o
 def test_without_a_store_there_is_nowhere_to_run(tmp_path: Path) -> None:
     wanted = comparison.read(write(tmp_path, storage=None), here=False)
     with pytest.raises(InputError, match=r"spec\.storage: got nothing, expected storage\.s3"):
-        cluster.manifests(wanted, wanted.runs)
+        cluster.make_manifests(wanted, wanted.runs)
 
 
 def test_worlds_that_take_no_part_are_not_for_a_cluster(tmp_path: Path) -> None:
     entry = {"name": "unseen", "without": ["maze"]}
     unseen = comparison.read(write(tmp_path, methods=[entry]), here=False)
     with pytest.raises(InputError, match="unseen: got `without`, and a cluster scores no world"):
-        cluster.manifests(unseen, unseen.runs)
+        cluster.make_manifests(unseen, unseen.runs)
 
 
 def test_what_is_not_over_says_how_far_it_is(wanted: CheckedComparison) -> None:
-    made = cluster.manifests(wanted, wanted.runs)
+    made = cluster.make_manifests(wanted, wanted.runs)
     objects = {d["metadata"]["name"]: {**d, "status": {}} for d in made}
     objects["two-fed-se-1"]["status"] = {"phase": "Running", "completed": 2}
     del objects["two-fed-se-2"]
@@ -81,7 +81,7 @@ def test_what_is_not_over_says_how_far_it_is(wanted: CheckedComparison) -> None:
 
 
 def test_a_status_of_another_version_is_named(wanted: CheckedComparison) -> None:
-    (document, *_) = cluster.manifests(wanted, wanted.runs)
+    (document, *_) = cluster.make_manifests(wanted, wanted.runs)
     status = {"phase": "Succeeded", "round": "many"}
     dated = {**document["metadata"], "creationTimestamp": NOW.isoformat()}
     objects = {dated["name"]: {**document, "metadata": dated, "status": status}}
@@ -91,7 +91,7 @@ def test_a_status_of_another_version_is_named(wanted: CheckedComparison) -> None
 
 
 def test_a_federation_of_another_spec_is_named_by_its_field(wanted: CheckedComparison) -> None:
-    (document, *_) = cluster.manifests(wanted, wanted.runs)
+    (document, *_) = cluster.make_manifests(wanted, wanted.runs)
     dated = {**document["metadata"], "creationTimestamp": NOW.isoformat()}
     spec = {**document["spec"], "rounds": 9}
     ended = {**document, "metadata": dated, "spec": spec, "status": {"phase": "Succeeded"}}

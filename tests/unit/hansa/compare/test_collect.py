@@ -12,13 +12,13 @@ from hansa.api.bucket_documents import (
     canonical,
 )
 from hansa.api.status import AdapterStatus, FederationStatus
-from hansa.compare.collect import Finished, result_of
+from hansa.compare.collect import Finished, read_result
 from hansa.compare.comparison import Run
-from hansa.compare.drive import telling_of
+from hansa.compare.drive import list_telling
 from hansa.compare.results import row
-from hansa.core.errors import Garbled
-from hansa.core.stats import effective
-from hansa.local.results import choose_served
+from hansa.core.errors import InvalidDocument
+from hansa.core.stats import effective_episodes
+from hansa.local.results import choose_served_round
 from tests.support.builders import make_federation, with_status
 from tests.support.memory_store import MemoryStore
 
@@ -52,7 +52,7 @@ def test_what_silos_serve_is_found_though_a_guard_kept_an_earlier_adapter(run: R
     manifest = PersonalManifest.model_validate(own)
     folder = bucket_keys.personal_folder("run", "maze", PLAYED)
     store.objects[folder + bucket_keys.MANIFEST] = canonical(manifest.to_json())
-    result = result_of(run, Finished(run, store, "run", PLAYED), STATUS, "here")
+    result = read_result(run, Finished(run, store, "run", PLAYED), STATUS, "here")
     assert (result.final, result.serves) == (KEPT, {"maze": "finetuned-2"})
     assert [(row.round, row.tasks) for row in result.rows if row.of == "maze"] == [(KEPT, 2)]
 
@@ -60,7 +60,7 @@ def test_what_silos_serve_is_found_though_a_guard_kept_an_earlier_adapter(run: R
 def test_a_row_is_made_of_counts_and_says_what_tasks_would(run: Run) -> None:
     tasks = {f"t{n}": [n % 3, 2] for n in range(9)}
     won = sum(tally[0] for tally in tasks.values())
-    worth = effective([(each, played) for each, played in tasks.values()])
+    worth = effective_episodes([(each, played) for each, played in tasks.values()])
     store = MemoryStore()
     counts = {"temperature": 1.0, "episodes": 18, "successes": won}
     greedy = {"greedyFigures": {"episodes": 4, "successes": 1}}
@@ -80,7 +80,7 @@ def test_tasks_of_a_pool_are_read_from_its_private_place() -> None:
     document = EvaluationDocument.model_validate(made(base, **{**counts, "environment": "centre"}))
     store.objects[bucket_keys.evaluation("run", "centre", 2)] = canonical(document.to_json())
     finished = Finished(base, store, "run", 2)
-    with pytest.raises(Garbled, match="its tasks are not in the store"):
+    with pytest.raises(InvalidDocument, match="its tasks are not in the store"):
         finished.rows()
     fields = {"environment": "centre", "tasks": {"maze/a": [1, 1], "wordle/b": [0, 1]}}
     tallies = TaskTallies.model_validate(made(base, **fields))
@@ -108,7 +108,7 @@ def test_every_document_of_a_run_is_read_once(run: Run) -> None:
         )
         key = bucket_keys.update_folder("run", "maze", round_) + bucket_keys.MANIFEST
         store.objects[key] = canonical(manifest.to_json())
-    result = result_of(run, Finished(run, store, "run", 2), STATUS, "here")
+    result = read_result(run, Finished(run, store, "run", 2), STATUS, "here")
     assert (result.work.steps, result.base_model) == (6, "b" * 64)
     assert sorted(store.read) == sorted(set(store.read)) == sorted(store.objects)
 
@@ -121,7 +121,7 @@ def test_the_adapter_of_no_round_is_no_object(run: Run) -> None:
 def test_what_a_silo_serves_last_was_chosen_after_the_last_evaluation(
     asked: str, round_: int
 ) -> None:
-    assert choose_served(with_status(make_federation(), STATUS), asked) == round_
+    assert choose_served_round(with_status(make_federation(), STATUS), asked) == round_
 
 
 def of(method: str) -> Run:
@@ -141,4 +141,4 @@ def of(method: str) -> Run:
 def test_the_time_is_told_by_a_run_that_explores_or_at_least_trains(
     methods: list[str], telling: list[str]
 ) -> None:
-    assert [run.method for run in telling_of([of(method) for method in methods])] == telling
+    assert [run.method for run in list_telling([of(method) for method in methods])] == telling

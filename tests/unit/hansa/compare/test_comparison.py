@@ -10,7 +10,7 @@ import pytest
 from hansa.api.spec import differences
 from hansa.compare import comparison
 from hansa.compare.comparison import CheckedComparison, Run
-from hansa.compare.methods import METHODS, merged
+from hansa.compare.methods import METHODS, merge_documents
 from hansa.core.errors import InputError
 from tests.support.comparison_manifest import FEDERATION
 
@@ -38,14 +38,18 @@ CHANGES = {
     "local-evolution": {"aggregation.strategy": "none"},
     "centralized": {"exploration.tasksPerRound": 0},
     "centralized-evolution": {},
-    "fedit": {"exploration.tasksPerRound": 0, "aggregation.strategy": "weighted-mean"},
+    "fedit": {
+        "exploration.tasksPerRound": 0,
+        "aggregation.strategy": "weighted-mean",
+        "aggregation.options": {"weightBy": "examples"},
+    },
     "fed-se": {},
     "fed-se+personal": {"personalization": "best"},
     "no-history": {"experience.history": False},
     "no-filter": {"experience.filter": "none"},
     "success-weighted": {
         "aggregation.strategy": "weighted-mean",
-        "aggregation.weightBy": "successes",
+        "aggregation.options": {"weightBy": "successes"},
     },
     "pre-trained": {},
 }
@@ -133,12 +137,18 @@ def test_runs_come_seed_by_seed_and_never_use_the_manifests_store(read: Read) ->
 
 def test_a_patch_changes_mappings_field_by_field_and_lists_as_a_whole() -> None:
     document = {"a": {"b": 1, "c": [1, 2]}, "d": 3}
-    assert merged(document, {"a": {"c": [9]}, "e": {"f": 1}}) == {
+    assert merge_documents(document, {"a": {"c": [9]}, "e": {"f": 1}}) == {
         "a": {"b": 1, "c": [9]},
         "d": 3,
         "e": {"f": 1},
     }
     assert document == {"a": {"b": 1, "c": [1, 2]}, "d": 3}
+
+
+def test_another_strategy_begins_without_the_options_of_the_one_before_it() -> None:
+    document = {"strategy": "flora", "options": {"maxRank": 8}}
+    assert merge_documents(document, {"strategy": "none"}) == {"strategy": "none"}
+    assert merge_documents(document, {"strategy": "flora"}) == document
 
 
 @pytest.mark.parametrize(
@@ -188,7 +198,7 @@ def test_a_patch_changes_mappings_field_by_field_and_lists_as_a_whole() -> None:
         ),
         pytest.param(
             {"methods": [{"name": "x", "spec": {"aggregation": {"strategy": "krum"}}}]},
-            "methods[0] (x): spec.aggregation.faulty: got 1, for which krum needs 5",
+            "methods[0] (x): spec.aggregation.options.faulty: got 1, for which krum needs 5",
             id="patch that does not fit the rest",
         ),
         pytest.param({"spec": {"round": 3}}, "spec.round: unknown field", id="patch for all"),
@@ -237,7 +247,7 @@ NO_PRIVACY = (
 
 def private_manifest() -> dict[str, Any]:
     """A federation that runs with privacy, but in no comparison."""
-    spec = merged(FEDERATION["spec"], {"privacy": PRIVACY, "training": {"maxSteps": 4}})
+    spec = merge_documents(FEDERATION["spec"], {"privacy": PRIVACY, "training": {"maxSteps": 4}})
     for each in spec["environments"]:
         each["experienceStorage"] = {"s3": {"bucket": each["name"]}}
     return {**FEDERATION, "spec": spec}

@@ -1,7 +1,7 @@
 """A centre that pools silos is shown what each of them would have been shown."""
 
 from hansa.api.spec import FederationSpec
-from hansa.compare.methods import pooled
+from hansa.compare.methods import pool_environments
 
 
 def test_a_centre_keeps_each_silos_own_number_of_demonstrations() -> None:
@@ -10,7 +10,7 @@ def test_a_centre_keeps_each_silos_own_number_of_demonstrations() -> None:
         {"name": "b", "world": "wordle", "demonstrations": 7, "demonstrationsFrom": "/b"},
         {"name": "c", "world": "maze", "demonstrations": None},
     ]
-    [centre] = pooled({"environments": silos})["environments"]
+    [centre] = pool_environments({"environments": silos})["environments"]
     assert centre["options"]["worlds"] == [
         {"name": "a", "world": "maze", "demonstrations": 0},
         {"name": "b", "world": "wordle", "demonstrations": 7, "demonstrationsFrom": "/b"},
@@ -26,7 +26,7 @@ def test_pooled_silos_keep_an_endpoint_that_all_of_them_have() -> None:
             {"name": "a", "world": "maze", "endpoint": here},
             {"name": "b", "world": "wordle", "endpoint": second},
         ]
-        made = pooled({"exploration": {"engine": "openai"}, "environments": silos})
+        made = pool_environments({"exploration": {"engine": "openai"}, "environments": silos})
         assert made["environments"][0].get("endpoint") == expected
         assert made["exploration"]["engine"] == ("openai" if expected else "auto")
         FederationSpec.model_validate(made)

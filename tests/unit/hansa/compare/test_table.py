@@ -13,8 +13,8 @@ from hansa.compare import estimate, page, results, statistics, table, text
 from hansa.compare.estimate import FirstRound
 from hansa.compare.results import Communication
 from hansa.compare.statistics import Rate
-from hansa.core.errors import Garbled, InputError
-from hansa.core.stats import wilson
+from hansa.core.errors import InputError, InvalidDocument
+from hansa.core.stats import wilson_interval
 from tests.support.builders import make_federation
 from tests.support.comparison_tables import (
     ENVIRONMENTS,
@@ -33,7 +33,7 @@ def test_one_seed_has_an_interval_close_to_wilsons() -> None:
     for won in (0, 3, 50, 97, 100):
         rate = Rate(success=won / 100, effective=100, weight=100)
         found = statistics.summarize({1: {"maze": rate}}).macro
-        expected = wilson(won, 100)
+        expected = wilson_interval(won, 100)
         assert found.value == won / 100
         assert found.low == pytest.approx(expected.low, abs=0.015)
         assert found.high == pytest.approx(expected.high, abs=0.015)
@@ -67,10 +67,10 @@ def test_the_bootstrap_over_seeds_covers_about_what_it_says() -> None:
 def test_differences_pair_the_seeds_that_both_have() -> None:
     ours = {1: {"m": Rate(0.6, 1e4, 1)}, 2: {"m": Rate(0.2, 1e4, 1)}, 3: {"m": Rate(0.0, 1e4, 1)}}
     theirs = {1: {"m": Rate(0.5, 1e4, 1)}, 2: {"m": Rate(0.1, 1e4, 1)}}
-    found = statistics.difference(ours, theirs)
+    found = statistics.estimate_difference(ours, theirs)
     assert found is not None and found.value == pytest.approx(0.1)
     assert found.high - found.low < 0.05  # far less than seeds differ: they were drawn in pairs
-    assert statistics.difference(ours, {9: {"m": Rate(0.5, 10, 10)}}) is None
+    assert statistics.estimate_difference(ours, {9: {"m": Rate(0.5, 10, 10)}}) is None
 
 
 def test_the_same_results_give_the_same_figures() -> None:
@@ -167,7 +167,7 @@ def test_what_is_missing_is_named_and_the_rest_is_shown() -> None:
     made = built((first, shared(first, 50, 50, 50)), (second, None), *others)
     assert made.missing == ["fed-se-2", "fedit-1", "fedit-2"]
     assert [line.name for line in made.lines] == ["fed-se"]
-    assert "Missing: fed-se-2, fedit." in text.markdown(table.to_data(made))
+    assert "Missing: fed-se-2, fedit." in text.render_markdown(table.to_data(made))
 
 
 def test_tasks_of_a_mixed_world_belong_to_their_environments() -> None:
@@ -183,12 +183,12 @@ def test_tasks_of_a_mixed_world_belong_to_their_environments() -> None:
             "greedy": {"maze/b": [1, 1]},
         }
     )
-    found = results.by_environment(run, tallies)
+    found = results.split_by_environment(run, tallies)
     assert found["maze"] == ({"a/1": [1, 1], "b": [0, 1]}, {"b": [1, 1]})
     assert found["wordle"] == ({"c": [1, 1]}, {})
     stray = tallies.model_copy(update={"tasks": {"chess/a": [1, 1]}})
-    with pytest.raises(Garbled, match="got 'chess/a', of no silo"):
-        results.by_environment(run, stray)
+    with pytest.raises(InvalidDocument, match="got 'chess/a', of no silo"):
+        results.split_by_environment(run, stray)
 
 
 # Text and page
@@ -196,7 +196,7 @@ def test_tasks_of_a_mixed_world_belong_to_their_environments() -> None:
 
 def test_the_markdown_has_every_figure_with_its_limits() -> None:
     run = make_run("fed-se", 1)
-    shown = text.markdown(table.to_data(built((run, shared(run, 50, 25, 0)))))
+    shown = text.render_markdown(table.to_data(built((run, shared(run, 50, 25, 0)))))
     head, _, line = shown.splitlines()
     assert head == (
         "| method | macro | against fed-se | babyai | maze | wordle | micro | MB | time | seeds |"
@@ -213,7 +213,7 @@ def test_what_is_solved_greedily_has_a_column_where_a_run_has_played_so() -> Non
     rows = [row.model_copy(update={"greedy": share}) for row, share in shares]
     greedy = sampled.model_copy(update={"rows": rows})
     made = built((ours, greedy), (theirs, shared(theirs, 1, 2, 3)))
-    head, _, line, other = text.markdown(table.to_data(made)).splitlines()
+    head, _, line, other = text.render_markdown(table.to_data(made)).splitlines()
     assert head.startswith("| method | macro | greedy | against fed-se | babyai |")
     assert [each.split(" | ")[2] for each in (line, other)] == ["80.0", ""]
     assert "80.0\u202f%" in page.render(made)
@@ -223,10 +223,10 @@ def test_what_is_solved_greedily_has_a_column_where_a_run_has_played_so() -> Non
 
 def test_a_narrow_terminal_gets_all_columns_in_blocks() -> None:
     rows = [["method", "maze", "words", "MB"], ["fed-se", "50.0 (40 to 59)", "1.0 (0 to 3)", "4"]]
-    assert text.blocks(rows, 1000) == [rows]
-    narrow = text.blocks(rows, 26)
+    assert text.split_columns(rows, 1000) == [rows]
+    narrow = text.split_columns(rows, 26)
     assert [block[0] for block in narrow] == [["method", "maze"], ["method", "words", "MB"]]
-    assert text.blocks(rows, 1) == [[[r[0], r[i]] for r in rows] for i in (1, 2, 3)]
+    assert text.split_columns(rows, 1) == [[[r[0], r[i]] for r in rows] for i in (1, 2, 3)]
 
 
 def test_the_page_shows_the_macro_average_before_the_worlds() -> None:
@@ -295,7 +295,7 @@ def test_results_of_two_base_models_are_not_mixed(tmp_path: Path) -> None:
         result = shared(run, 50, 50, 50).model_copy(update={"base_model": digest})
         results.write(tmp_path, run, result)
     with pytest.raises(InputError, match="another base model than fed-se-1"):
-        results.read_all(tmp_path, make_wanted(*runs))
+        results.read_results(tmp_path, make_wanted(*runs))
 
 
 def test_a_file_that_is_no_result_is_told(tmp_path: Path) -> None:
@@ -348,4 +348,4 @@ FIRST = FirstRound(
 def test_the_estimate_follows_from_the_first_round(
     method: str, fields: dict[str, Any], seconds: float
 ) -> None:
-    assert estimate.of_runs(FIRST, [make_run(method, 1, **fields)]) == pytest.approx(seconds)
+    assert estimate.estimate_runs(FIRST, [make_run(method, 1, **fields)]) == pytest.approx(seconds)

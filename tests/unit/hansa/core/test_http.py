@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hansa.core import http
-from hansa.core.http import STATUSES, HttpClient, HttpError, Response, status_error
+from hansa.core.http import STATUSES, HttpClient, HttpError, Response, make_status_error
 
 Script = Callable[[int], tuple[int, dict[str, str], bytes]]
 
@@ -169,4 +169,4 @@ def test_a_closed_client_asks_no_more(server: Server) -> None:
     with pytest.raises(HttpError, match=r"^HTTP 503$"):
         client.repeat(lambda: client.send("GET", server.url), patience_seconds=60)
     assert server.asked == 1
-    assert status_error(Response(503)).kind == "busy"
+    assert make_status_error(Response(503)).kind == "busy"

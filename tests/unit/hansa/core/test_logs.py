@@ -92,7 +92,7 @@ anything = st.text(max_size=30) | st.floats() | st.none() | st.lists(st.text(max
 @settings(max_examples=50, deadline=None)
 @given(st.text(max_size=30), st.dictionaries(names, anything, max_size=3))
 def test_any_text_is_one_line_in_both_forms(message, fields):
-    for shape in (logs.as_text, logs.as_json):
+    for shape in (logs.format_text, logs.format_json):
         line = shape(NOON, "client", "info", "event", {"message": message, **fields})
         assert len(line.splitlines()) == 1
 
@@ -108,21 +108,21 @@ def test_a_closed_stream_does_not_end_the_program(log, monkeypatch, tmp_path):
     "line, expected",
     [
         pytest.param(
-            logs.as_text(
+            logs.format_text(
                 NOON, "client", "error", "stopped", {"message": "no disk", "hint": "free it"}
             ),
             "no disk (hint: free it)",
             id="text",
         ),
         pytest.param(
-            logs.as_json(
+            logs.format_json(
                 NOON, "client", "error", "stopped", {"message": "no disk", "hint": "free it"}
             ),
             "no disk (hint: free it)",
             id="JSON",
         ),
         pytest.param(
-            logs.as_json(
+            logs.format_json(
                 NOON, "client", "error", "crashed", {"traceback": "Traceback:\nKeyError: 1\n"}
             ),
             "KeyError: 1",
@@ -140,4 +140,4 @@ def test_a_closed_stream_does_not_end_the_program(log, monkeypatch, tmp_path):
     ],
 )
 def test_a_line_says_the_sentence_of_its_event(line: str, expected: str) -> None:
-    assert logs.sentence(line) == expected
+    assert logs.extract_message(line) == expected

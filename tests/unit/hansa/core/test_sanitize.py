@@ -15,9 +15,9 @@ from hansa.api.jobs import Event
 from hansa.api.spec import FederationSpec, Metadata
 from hansa.api.status import Condition, Federation, FederationStatus
 from hansa.cli import common, logs, screen
-from hansa.cli.runscreen import run_screen
+from hansa.cli.runscreen import render_run
 from hansa.cli.views.federation import RowTable, StatusView
-from hansa.core.sanitize import visible
+from hansa.core.sanitize import sanitize
 from hansa.kubernetes.pod_logs import LogLine
 from hansa.local.display import PlainDisplay
 from tests.support.builders import NOW
@@ -30,7 +30,7 @@ TEXTS = st.text(st.characters(exclude_categories=()))
 
 @given(TEXTS)
 def test_no_text_steers_a_terminal(text: str) -> None:
-    assert is_tame(visible(text))
+    assert is_tame(sanitize(text))
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_no_text_steers_a_terminal(text: str) -> None:
     ],
 )
 def test_what_would_be_obeyed_is_shown(text: Any, shown: str) -> None:
-    assert visible(text) == shown
+    assert sanitize(text) == shown
 
 
 def test_logs_of_a_pod_steer_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
@@ -96,7 +96,7 @@ def test_the_screen_of_a_run_steers_no_terminal() -> None:
     run = Federation(
         metadata=Metadata(name="fed"), spec=spec, status=FederationStatus(conditions=[condition])
     )
-    assert is_tame(printed(run_screen(run)))
+    assert is_tame(printed(render_run(run)))
 
 
 def test_what_is_said_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hansa.core.stats import Interval, clustered, difference, effective, mean, wilson
+from hansa.core.stats import (
+    Interval,
+    clustered_interval,
+    difference,
+    effective_episodes,
+    mean,
+    wilson_interval,
+)
 
 
 @pytest.mark.parametrize(
@@ -19,18 +26,18 @@ from hansa.core.stats import Interval, clustered, difference, effective, mean, w
     ],
 )
 def test_wilson_limits(successes: int, episodes: int, low: float, high: float) -> None:
-    found = wilson(successes, episodes)
+    found = wilson_interval(successes, episodes)
     assert (found.low, found.high) == pytest.approx((low, high), abs=1e-4)
 
 
 def test_a_difference_has_newcombes_published_interval() -> None:
     # Newcombe 1998, method 10, 56/70 against 48/80
-    found = difference(wilson(56, 70), wilson(48, 80))
+    found = difference(wilson_interval(56, 70), wilson_interval(48, 80))
     assert (found.low, found.value, found.high) == pytest.approx((0.0524, 0.2, 0.3339), abs=1e-4)
 
 
 def test_the_mean_of_many_rates_is_surer_than_each() -> None:
-    one = wilson(30, 100)
+    one = wilson_interval(30, 100)
     together = mean([one] * 5)
     assert together is not None
     assert together.value == pytest.approx(0.3)
@@ -43,7 +50,7 @@ def test_the_mean_of_nothing_is_nothing() -> None:
 
 @given(st.integers(0, 500), st.integers(-5, 600))
 def test_limits_enclose_the_rate_and_stay_ratios(episodes: int, successes: int) -> None:
-    found = wilson(successes, episodes)
+    found = wilson_interval(successes, episodes)
     assert 0 <= found.low <= found.value <= found.high <= 1
     change = difference(found, Interval(0.0, 0.5, 1.0))
     assert -1 <= change.low <= change.value <= change.high <= 1
@@ -55,7 +62,7 @@ def test_limits_enclose_the_rate_and_stay_ratios(episodes: int, successes: int) 
 @given(st.lists(st.booleans(), max_size=60))
 def test_with_one_episode_per_task_the_clustered_interval_is_wilsons(won: list[bool]) -> None:
     tasks = {str(n): (int(success), 1) for n, success in enumerate(won)}
-    assert clustered(tasks) == wilson(sum(won), len(won))
+    assert clustered_interval(tasks) == wilson_interval(sum(won), len(won))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +80,7 @@ def test_with_one_episode_per_task_the_clustered_interval_is_wilsons(won: list[b
 def test_repeats_are_worth_as_many_episodes_as_they_are_different(
     tasks: list[tuple[int, int]], low: float, high: float
 ) -> None:
-    assert low <= effective(tasks) <= high
+    assert low <= effective_episodes(tasks) <= high
 
 
 def coverage(tasks: int, samples: int, rate: float, alike: float, seed: int) -> list[float]:
@@ -87,8 +94,8 @@ def coverage(tasks: int, samples: int, rate: float, alike: float, seed: int) -> 
             chance = draw.betavariate(rate * weight, (1 - rate) * weight) if alike else rate
             won = sum(draw.random() < chance for _ in range(samples))
             found[str(task)] = (won, samples)
-        plain = wilson(sum(won for won, _ in found.values()), tasks * samples)
-        for index, interval in enumerate((plain, clustered(found))):
+        plain = wilson_interval(sum(won for won, _ in found.values()), tasks * samples)
+        for index, interval in enumerate((plain, clustered_interval(found))):
             held[index] += interval.low <= rate <= interval.high
     return [count / trials for count in held]
 
@@ -111,6 +118,9 @@ def test_the_clustered_interval_is_hardly_wider_where_tasks_do_not_differ() -> N
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=30))
 def test_any_counts_give_an_interval_around_their_rate(counts: list[tuple[int, int]]) -> None:
     tasks = {str(n): (min(a, b), max(a, b)) for n, (a, b) in enumerate(counts)}
-    found = clustered(tasks)
+    found = clustered_interval(tasks)
     assert 0 <= found.low <= found.value <= found.high <= 1
-    assert effective(list(tasks.values())) <= sum(played for _, played in tasks.values()) + 1e-9
+    assert (
+        effective_episodes(list(tasks.values()))
+        <= sum(played for _, played in tasks.values()) + 1e-9
+    )

@@ -13,7 +13,7 @@ stats = pytest.importorskip("scipy.stats", reason="scipy comes with the extra de
 
 @given(st.integers(1, 2000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
 def test_wilson_is_scipys(counts: tuple[int, int]) -> None:
-    found = intervals.wilson(*counts)
+    found = intervals.wilson_interval(*counts)
     expected = stats.binomtest(*counts).proportion_ci(0.95, method="wilson")
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=1e-9)
 
@@ -22,7 +22,7 @@ def test_the_normal_and_students_points_are_scipys() -> None:
     assert pytest.approx(stats.norm.ppf(0.975), rel=1e-12) == intervals.Z95
     for freedom in range(1, 200):
         expected = stats.t.ppf(0.975, freedom)
-        assert intervals._student(freedom) == pytest.approx(expected, rel=1e-3), freedom
+        assert intervals._student_quantile(freedom) == pytest.approx(expected, rel=1e-3), freedom
 
 
 @pytest.mark.parametrize("success, episodes", [(0.5, 20), (0.1, 50), (0.9, 200)])

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from hansa.core.errors import InputError
 from hansa.crypto import dsse, public_keys
-from hansa.crypto.dsse import SigningKey, Unverified, seal, verified
+from hansa.crypto.dsse import SigningKey, Unverified, sign_envelope, verify_envelope
 
 KIND = "application/vnd.hansa.order.v1+json"
-MINE, OTHER = dsse.new_key(), dsse.new_key()
+MINE, OTHER = dsse.generate_signing_key(), dsse.generate_signing_key()
 PEM = b"""-----BEGIN PRIVATE KEY-----
 MC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g
 -----END PRIVATE KEY-----
@@ -30,7 +30,7 @@ MFwwDQYJKoZIhvcNAQEBBQADSwAwSAJBAKj34GkxFhD90vcNLYLInFEX6Ppy1tPf
 
 def fault(data: bytes, kind: str = KIND, trusted: tuple[SigningKey, ...] = (MINE,)) -> str:
     with pytest.raises(Unverified) as caught:
-        verified(data, kind, [key.public for key in trusted])
+        verify_envelope(data, kind, [key.public for key in trusted])
     return caught.value.code
 
 
@@ -39,7 +39,7 @@ def changed(data: bytes, **fields: Any) -> bytes:
 
 
 def test_what_is_signed_is_that_of_the_specification() -> None:
-    made = dsse.pre_authentication("http://example.com/HelloWorld", b"hello world")
+    made = dsse.encode_pre_authentication("http://example.com/HelloWorld", b"hello world")
     assert made == b"DSSEv1 29 http://example.com/HelloWorld 11 hello world"
 
 
@@ -53,8 +53,8 @@ def test_a_key_is_read_and_written_as_others_do() -> None:
 
 def test_an_envelope_has_these_bytes() -> None:
     key = dsse.read_key(PEM, "signing.key")
-    data = seal(key, KIND, b"{}\n")
-    assert data == seal(key, KIND, b"{}\n")
+    data = sign_envelope(key, KIND, b"{}\n")
+    assert data == sign_envelope(key, KIND, b"{}\n")
     assert json.loads(data) == {
         "payloadType": KIND,
         "payload": "e30K",
@@ -71,32 +71,32 @@ def test_an_envelope_has_these_bytes() -> None:
 
 
 def test_any_trusted_key_is_enough() -> None:
-    data = seal(MINE, KIND, b"text")
-    assert verified(data, KIND, [OTHER.public, MINE.public]) == b"text"
+    data = sign_envelope(MINE, KIND, b"text")
+    assert verify_envelope(data, KIND, [OTHER.public, MINE.public]) == b"text"
 
 
 def test_a_hint_at_another_key_changes_nothing() -> None:
-    sealed = seal(MINE, KIND, b"text")
+    sealed = sign_envelope(MINE, KIND, b"text")
     [signature] = json.loads(sealed)["signatures"]
     for hint in ({}, {"keyid": public_keys.keyid(OTHER.public)}, {"keyid": "?"}):
         data = changed(sealed, signatures=[{"sig": signature["sig"], **hint}])
-        assert verified(data, KIND, [OTHER.public, MINE.public]) == b"text"
+        assert verify_envelope(data, KIND, [OTHER.public, MINE.public]) == b"text"
 
 
 def test_nothing_is_trusted_where_no_key_is() -> None:
-    assert fault(seal(MINE, KIND, b"text"), trusted=()) == "unknown-key"
-    assert fault(seal(MINE, KIND, b"text"), trusted=(OTHER,)) == "unknown-key"
+    assert fault(sign_envelope(MINE, KIND, b"text"), trusted=()) == "unknown-key"
+    assert fault(sign_envelope(MINE, KIND, b"text"), trusted=(OTHER,)) == "unknown-key"
 
 
 def test_a_letter_of_one_kind_does_not_pass_for_another() -> None:
-    data = seal(MINE, KIND, b"text")
+    data = sign_envelope(MINE, KIND, b"text")
     answer = KIND.replace("order", "answer")
     assert fault(data, kind=answer) == "payload-type"
     assert fault(changed(data, payloadType=answer), kind=answer) == "signature"
 
 
 def test_another_payload_is_not_signed() -> None:
-    data = changed(seal(MINE, KIND, b"text"), payload=base64.b64encode(b"next").decode())
+    data = changed(sign_envelope(MINE, KIND, b"text"), payload=base64.b64encode(b"next").decode())
     assert fault(data) == "signature"
 
 
@@ -114,7 +114,7 @@ def test_another_payload_is_not_signed() -> None:
     ],
 )
 def test_what_is_no_envelope_is_malformed(fields: dict[str, Any]) -> None:
-    assert fault(changed(seal(MINE, KIND, b"text"), **fields)) == "malformed"
+    assert fault(changed(sign_envelope(MINE, KIND, b"text"), **fields)) == "malformed"
 
 
 @given(data=st.binary(max_size=300))
@@ -127,11 +127,11 @@ def test_no_bytes_are_taken_for_an_envelope(data: bytes) -> None:
 def test_a_payload_comes_out_as_it_went_in_whatever_happens_to_its_envelope(
     payload: bytes, place: int, flip: int
 ) -> None:
-    data = bytearray(seal(MINE, KIND, payload))
-    assert verified(bytes(data), KIND, [MINE.public]) == payload
+    data = bytearray(sign_envelope(MINE, KIND, payload))
+    assert verify_envelope(bytes(data), KIND, [MINE.public]) == payload
     data[place % len(data)] ^= flip
     try:
-        assert verified(bytes(data), KIND, [MINE.public]) == payload
+        assert verify_envelope(bytes(data), KIND, [MINE.public]) == payload
     except Unverified:
         return
 
@@ -186,7 +186,7 @@ def test_a_key_does_not_show_itself() -> None:
 )
 def test_a_public_key_has_one_spelling(text: str) -> None:
     with pytest.raises(InputError, match="public key: got") as caught:
-        public_keys.raw("ed25519", text)
+        public_keys.parse_public_key("ed25519", text)
     assert caught.value.message.isprintable()
 
 

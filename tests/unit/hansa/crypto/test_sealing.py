@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hansa.core.errors import InputError, KeyMissing, Unopened
+from hansa.core.errors import InputError, KeyMissing, UnsealError
 from hansa.crypto import dsse, sealing
-from hansa.crypto.sealing import CHUNK, HEAD, STEP, Opening
+from hansa.crypto.sealing import CHUNK, HEAD, STEP, Unsealer
 
-MINE, OTHER = sealing.new_key(), sealing.new_key()
+MINE, OTHER = sealing.generate_opening_key(), sealing.generate_opening_key()
 NAME = "fed/updates/maze/00001/adapter_model.safetensors"
 SIZES = (0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, 2 * CHUNK + 77)
 
@@ -27,7 +27,7 @@ def sealed(size: int = 2 * CHUNK + 77) -> bytes:
 @pytest.mark.parametrize("size", SIZES)
 def test_what_was_sealed_is_what_is_opened_and_sizes_follow_from_each_other(size: int) -> None:
     made = sealed(size)
-    assert sealing.opened([OTHER, MINE], NAME, made) == data(size)
+    assert sealing.unseal([OTHER, MINE], NAME, made) == data(size)
     assert len(made) == sealing.sealed_size(size)
     assert sealing.plain_size(len(made)) == size
 
@@ -35,7 +35,7 @@ def test_what_was_sealed_is_what_is_opened_and_sizes_follow_from_each_other(size
 @given(size=st.sampled_from(SIZES), cuts=st.lists(st.integers(0, 3 * STEP), max_size=4))
 def test_it_opens_piece_by_piece_however_the_pieces_are_cut(size: int, cuts: list[int]) -> None:
     made, ends = sealed(size), sorted({*cuts, 3 * STEP})
-    opening, begin, out = Opening([MINE], NAME, len(made)), 0, b""
+    opening, begin, out = Unsealer([MINE], NAME, len(made)), 0, b""
     for end in ends:
         out += b"".join(opening.feed(made[begin:end]))
         begin = end
@@ -57,7 +57,7 @@ def test_a_part_of_it_opens_by_itself(size: int, start: int, length: int) -> Non
 
     wanted = range(start, start + length)
     assert (
-        sealing.open_range([MINE], NAME, wanted, len(made), fetch)
+        sealing.unseal_range([MINE], NAME, wanted, len(made), fetch)
         == data(size)[start : start + length]
     )
     assert read <= HEAD + (length // CHUNK + 2) * STEP
@@ -96,22 +96,22 @@ def flipped(made: bytes, at: int) -> bytes:
     ],
 )  # fmt: skip
 def test_what_was_changed_does_not_open(change: Callable[[bytes], bytes]) -> None:
-    with pytest.raises(Unopened):
-        sealing.opened([MINE], NAME, change(sealed()))
+    with pytest.raises(UnsealError):
+        sealing.unseal([MINE], NAME, change(sealed()))
 
 
 def test_it_opens_under_its_own_name_and_for_its_reader_alone() -> None:
-    with pytest.raises(Unopened, match="chunk 0 is not as it was sealed"):
-        sealing.opened([MINE], NAME.replace("maze", "shop"), sealed())
+    with pytest.raises(UnsealError, match="chunk 0 is not as it was sealed"):
+        sealing.unseal([MINE], NAME.replace("maze", "shop"), sealed())
     with pytest.raises(KeyMissing, match="which is not at hand"):
-        sealing.opened([OTHER], NAME, sealed())
-    with pytest.raises(Unopened, match="it is not sealed"):
-        sealing.opened([MINE], NAME, data(1000))
+        sealing.unseal([OTHER], NAME, sealed())
+    with pytest.raises(UnsealError, match="it is not sealed"):
+        sealing.unseal([MINE], NAME, data(1000))
 
 
 @pytest.mark.parametrize("size", [0, HEAD, HEAD + 15, HEAD + STEP + 1, HEAD + STEP + 15])
 def test_a_size_that_no_sealed_object_has_is_said(size: int) -> None:
-    with pytest.raises(Unopened, match="which no sealed object has"):
+    with pytest.raises(UnsealError, match="which no sealed object has"):
         sealing.plain_size(size)
 
 
@@ -126,8 +126,8 @@ def test_a_file_may_hold_several_keys_one_after_another() -> None:
     [
         pytest.param(b"", id="nothing"),
         pytest.param(b"text", id="no key"),
-        pytest.param(dsse.new_key().pem(), id="a key that signs"),
-        pytest.param(MINE.pem() + dsse.new_key().pem(), id="one of two signs"),
+        pytest.param(dsse.generate_signing_key().pem(), id="a key that signs"),
+        pytest.param(MINE.pem() + dsse.generate_signing_key().pem(), id="one of two signs"),
         pytest.param(MINE.pem() * 9, id="too many"),
         pytest.param(MINE.pem().replace(b"M", b"!", 1), id="a garbled one"),
     ],

@@ -141,7 +141,7 @@ def test_an_answer_that_is_no_json_is_still_one_sentence(server: Server) -> None
     with pytest.raises(ApiError, match="404 page not found") as found:
         server.kube.get("/x")
     assert found.value.is_not_found
-    with pytest.raises(ApiError, match="something else than JSON"):
+    with pytest.raises(ApiError, match="did not answer with JSON"):
         server.kube.get("/x")
 
 

@@ -227,7 +227,7 @@ def test_without_the_package_the_sentence_says_how_to_install_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "kubernetes.config", None)
-    with pytest.raises(InputError, match="cannot speak to a cluster") as found:
+    with pytest.raises(InputError, match="cannot connect to a cluster") as found:
         find_cluster()
     assert found.value.hint == "pip install 'hansa[cluster]'"
 

@@ -8,7 +8,7 @@ import pytest
 
 from hansa.core.errors import Unreachable
 from hansa.local import ports
-from hansa.local.ports import Block, claim_ports, claimed_again
+from hansa.local.ports import Block, claim_ports, reclaim_ports
 
 HOLDER = """
 import sys
@@ -35,10 +35,10 @@ def test_a_block_is_given_to_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(ports, "_FIRSTS", range(first, first + ports._SIZE, ports._SIZE))
     with pytest.raises(Unreachable, match="found no 10 free ports in a row"):
         claim_ports()
-    with claimed_again(first) as second:
+    with reclaim_ports(first) as second:
         assert second is None
     block.close()
-    with claimed_again(first) as second:
+    with reclaim_ports(first) as second:
         assert second
         assert second.ports == block.ports
 
@@ -49,17 +49,17 @@ def test_a_block_is_free_again_when_its_owner_was_killed() -> None:
     ) as holder:
         assert holder.stdout
         first = int(holder.stdout.readline())
-        with claimed_again(first) as block:
+        with reclaim_ports(first) as block:
             assert block is None
         holder.kill()
         holder.wait()
-        with claimed_again(first) as block:
+        with reclaim_ports(first) as block:
             assert block
 
 
 @pytest.mark.parametrize("first", [None, "11000", 11_003, 80, -1])
 def test_what_never_was_a_block_is_not_claimed(first: object) -> None:
-    with claimed_again(first) as block:
+    with reclaim_ports(first) as block:
         assert block is None
 
 

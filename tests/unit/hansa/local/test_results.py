@@ -79,7 +79,7 @@ def read(federation: Federation, store: MemoryStore, *lost: int) -> list[History
     """The whole history, read with a status that has lost some rounds."""
     kept = [entry for entry in federation.status.history if entry.round not in lost]
     status = federation.status.model_copy(update={"history": kept})
-    return results.every_round(federation.model_copy(update={"status": status}), store, PREFIX)
+    return results.list_every_round(federation.model_copy(update={"status": status}), store, PREFIX)
 
 
 def facts(entries: list[HistoryEntry]) -> list[tuple[object, ...]]:

@@ -31,7 +31,7 @@ def current(kind: str = "round", **states: str) -> CurrentRound:
             "round": 1,
             "openedAt": "2026-03-14T09:26:00Z",
             "start": {},
-            "settings": RoundSettings.of(federation().spec).to_json(),
+            "settings": RoundSettings.from_spec(federation().spec).to_json(),
             "participation": {},
             "environments": [
                 {"name": name, "world": name, "state": states.get(name, "Running")}
@@ -85,7 +85,7 @@ def both(phase: str, done: int, total: int) -> dict[str, dict[str, Any]]:
 def test_the_work_that_is_done(
     status: dict[str, Any], progress: dict[str, dict[str, Any]], done: float
 ) -> None:
-    assert timeleft.work(federation(**status), progress) == pytest.approx((done, WHOLE))
+    assert timeleft.measure_work(federation(**status), progress) == pytest.approx((done, WHOLE))
 
 
 @pytest.mark.parametrize(
@@ -97,19 +97,19 @@ def test_the_work_that_is_done(
     ],
 )
 def test_the_time_left(seconds: float, done: float, ahead: float, expected: float | None) -> None:
-    assert timeleft.left(seconds, done, ahead) == expected
+    assert timeleft.estimate_seconds_left(seconds, done, ahead) == expected
 
 
 def test_rounds_alone_are_work_ahead_from_the_beginning() -> None:
     given = federation()
     asked = {**given.spec.to_json(), "evaluation": {"tasks": EVALUATE, "alone": True}}
     spec = type(given.spec).model_validate(asked)
-    done, whole = timeleft.work(given.model_copy(update={"spec": spec}), {})
+    done, whole = timeleft.measure_work(given.model_copy(update={"spec": spec}), {})
     alone = 2 * (ROUND - EVALUATE) + EVALUATE
     assert (done, whole) == pytest.approx((0, WHOLE + alone))
 
 
 def test_what_a_program_writes_as_its_progress_breaks_nothing() -> None:
     for odd in ({"phase": None}, {"phase": "train", "total": 0}, {"phase": "dance", "total": 3}):
-        done, _ = timeleft.work(federation(current=current()), dict.fromkeys(NAMES, odd))
+        done, _ = timeleft.measure_work(federation(current=current()), dict.fromkeys(NAMES, odd))
         assert done == 0

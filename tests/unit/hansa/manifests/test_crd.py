@@ -7,8 +7,19 @@ from typing import Any
 import pytest
 
 from hansa.api.spec import FederationSpec
+from hansa.api.strategies import BUILTIN
 from hansa.cli.common import to_yaml
-from hansa.manifests.crd import FEDERATION, FREE, KINDS, MEMBER, RULES, CrdDefinition, crd, schema
+from hansa.manifests.crd import (
+    FEDERATION,
+    FREE,
+    KINDS,
+    MEMBER,
+    RULES,
+    CrdDefinition,
+    build_crd,
+    build_schema,
+)
+from hansa.validation.json_schema import flatten_schema
 
 FOLDER = Path(__file__).parents[4] / "crds"
 of_each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.singular)
@@ -24,19 +35,21 @@ def nodes(node: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str,
 
 
 def field(path: str, kind: CrdDefinition = FEDERATION) -> dict[str, Any]:
-    return dict(nodes(schema(kind)))[path]
+    return dict(nodes(build_schema(kind)))[path]
 
 
 @of_each_kind
 def test_the_file_in_crds_is_up_to_date(kind: CrdDefinition) -> None:
     file = FOLDER / f"{kind.singular}.yaml"
-    assert file.read_text() == to_yaml(crd(kind)), "run: make generate"
+    assert file.read_text() == to_yaml(build_crd(kind)), "run: make generate"
 
 
 @of_each_kind
 def test_every_node_has_one_type_or_is_free(kind: CrdDefinition) -> None:
     untyped = [
-        p for p, n in nodes(schema(kind)) if not isinstance(n.get("type"), str) and FREE not in n
+        p
+        for p, n in nodes(build_schema(kind))
+        if not isinstance(n.get("type"), str) and FREE not in n
     ]
     assert untyped == []
 
@@ -47,14 +60,16 @@ def test_nothing_is_left_that_a_structural_schema_forbids(kind: CrdDefinition) -
         *("anyOf", "oneOf", "allOf", "not", "$ref", "$defs", "const", "title", "prefixItems"),
         *("patternProperties", "propertyNames", "discriminator"),
     }
-    wrong = [(path, key) for path, node in nodes(schema(kind)) for key in forbidden & node.keys()]
+    wrong = [
+        (path, key) for path, node in nodes(build_schema(kind)) for key in forbidden & node.keys()
+    ]
     assert wrong == []
 
 
 @of_each_kind
 def test_no_node_has_both_fields_and_further_fields(kind: CrdDefinition) -> None:
     assert [
-        p for p, n in nodes(schema(kind)) if "properties" in n and "additionalProperties" in n
+        p for p, n in nodes(build_schema(kind)) if "properties" in n and "additionalProperties" in n
     ] == []
 
 
@@ -64,11 +79,31 @@ def test_exclusive_bounds_are_marks_as_openapi_wants_them() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [".spec.podTemplate", ".spec.environments[].options", ".status.accepted"]
+    "path",
+    [
+        *(".spec.podTemplate", ".spec.environments[].options", ".status.accepted"),
+        *(".spec.aggregation.options", ".spec.training.options"),
+    ],
 )
 def test_free_fields_keep_what_they_hold(path: str) -> None:
     assert field(path)[FREE] is True
     assert field(path)["type"] == "object"
+
+
+def test_options_of_builtin_strategies_are_typed_and_have_no_defaults() -> None:
+    """A default would be there for a strategy that does not read it, which refuses it."""
+    options = field(".spec.aggregation.options")
+    assert options["properties"]["trim"]["maximum"] == 0.5
+    assert not [name for name, node in options["properties"].items() if "default" in node]
+    assert "default" not in options
+
+
+def test_strategies_that_share_an_option_agree_on_it() -> None:
+    """The schema has each name once, whoever reads it."""
+    known: dict[str, Any] = {}
+    for entry in BUILTIN.values():
+        for name, node in flatten_schema(entry.options)["properties"].items():
+            assert known.setdefault(name, node) == node
 
 
 @pytest.mark.parametrize(
@@ -102,7 +137,7 @@ def test_a_status_gets_no_defaults(kind: CrdDefinition) -> None:
 def test_every_field_is_described(kind: CrdDefinition) -> None:
     silent = [
         path
-        for path, node in nodes(schema(kind))
+        for path, node in nodes(build_schema(kind))
         if path.startswith((".spec", ".status")) and path[-2:] != "[]" and "description" not in node
     ]
     assert silent == []
@@ -122,7 +157,7 @@ def test_the_world_of_an_environment_cannot_change() -> None:
 
 
 def test_kubectl_get_shows_phase_round_updates_success_and_age() -> None:
-    [version] = crd()["spec"]["versions"]
+    [version] = build_crd()["spec"]["versions"]
     columns = [c["name"] for c in version["additionalPrinterColumns"] if not c.get("priority")]
     assert columns == ["Phase", "Round", "Updates", "Success", "Age"]
     assert version["subresources"] == {"status": {}}
@@ -132,7 +167,7 @@ def test_kubectl_get_shows_phase_round_updates_success_and_age() -> None:
 
 
 def test_kubectl_get_shows_what_a_silo_does_and_wide_whether_it_can() -> None:
-    [version] = crd(MEMBER)["spec"]["versions"]
+    [version] = build_crd(MEMBER)["spec"]["versions"]
     columns = version["additionalPrinterColumns"]
     narrow = [c["name"] for c in columns if not c.get("priority")]
     assert narrow == ["Federation", "Phase", "Round", "Order", "Success", "Age"]

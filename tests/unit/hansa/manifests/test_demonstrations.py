@@ -8,7 +8,7 @@ import pytest
 
 from hansa.api.status import Federation
 from hansa.cli.main import main
-from hansa.cli.validate import notes
+from hansa.cli.validate import list_notes
 from hansa.core.errors import InputError
 from hansa.manifests.load import build, check_worlds
 
@@ -179,6 +179,8 @@ def test_a_world_that_this_machine_does_not_know_passes_with_a_remark() -> None:
         "to show 40 demonstrations"
     )
     store = {"s3": {"bucket": "bucket"}}
-    assert notes(federation({"world": "maze"}, {"world": "faraway"}, storage=store))[0] == remark
+    assert (
+        list_notes(federation({"world": "maze"}, {"world": "faraway"}, storage=store))[0] == remark
+    )
     for known in ({"world": "showing"}, {"world": "faraway", "demonstrations": 0}):
-        assert not any("expert" in note for note in notes(federation(known, storage=store)))
+        assert not any("expert" in note for note in list_notes(federation(known, storage=store)))

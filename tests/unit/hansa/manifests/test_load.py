@@ -13,9 +13,9 @@ from pydantic import ValidationError
 
 from hansa.api.status import Federation, FederationStatus
 from hansa.core.errors import InputError
-from hansa.manifests.load import build, check_demonstrations, check_model, fit, load
+from hansa.manifests.load import build, check_demonstrations, check_model, load, validate_model
 from hansa.validation import messages, yaml_reader
-from hansa.validation.json_schema import Schema, at, flat
+from hansa.validation.json_schema import Schema, find_field, flatten_schema
 
 GOOD = """
 apiVersion: hansa.dev/v1alpha1
@@ -153,7 +153,7 @@ def patterns(schema: Schema) -> set[str]:
 
 
 def test_every_pattern_of_the_contract_is_said_in_words() -> None:
-    assert patterns(flat(Federation)) <= messages.PATTERNS.keys()
+    assert patterns(flatten_schema(Federation)) <= messages.PATTERNS.keys()
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,9 @@ def test_every_pattern_of_the_contract_is_said_in_words() -> None:
     ],
 )
 def test_what_fits_is_read_from_the_schema(path: tuple[str | int, ...], words: str) -> None:
-    assert messages.expected(at(flat(Federation), path)).startswith(words)
+    assert messages.describe_expected(find_field(flatten_schema(Federation), path)).startswith(
+        words
+    )
 
 
 @pytest.mark.parametrize(
@@ -187,7 +189,7 @@ def test_what_fits_is_read_from_the_schema(path: tuple[str | int, ...], words: s
     ],
 )
 def test_a_value_is_shown_in_a_few_words(value: Any, shown: str) -> None:
-    assert messages.got(value) == shown
+    assert messages.describe_value(value) == shown
 
 
 def test_a_model_folder_needs_a_configuration_and_safetensors(tmp_path: Path) -> None:
@@ -206,7 +208,7 @@ def test_a_model_folder_needs_a_configuration_and_safetensors(tmp_path: Path) ->
     (tmp_path / "config.json").write_text("{")
     assert "its config.json cannot be read" in problem()
     (tmp_path / "config.json").write_text("[]")
-    assert "its config.json is no JSON object" in problem()
+    assert "its config.json is not a JSON object" in problem()
     (tmp_path / "config.json").write_text("{}")
     assert "it has no .safetensors file" in problem()
     (tmp_path / "model.safetensors").write_bytes(b"")
@@ -271,7 +273,7 @@ def test_a_run_with_a_store_of_its_own_has_no_file_in_it(tmp_path: Path) -> None
 def test_an_error_of_pydantic_is_told_by_its_first_field(text: str, sentence: str) -> None:
     with pytest.raises(ValidationError) as refused:
         FederationStatus.model_validate_json(text)
-    shown = messages.first_misfit(refused.value, "the line")
+    shown = messages.describe_first_misfit(refused.value, "the line")
     assert shown.startswith(sentence)
     assert shown.isprintable()
 
@@ -280,4 +282,4 @@ def test_a_wrong_value_in_a_mapping_of_numbers_says_that_a_number_fits() -> None
     from hansa.api.member_spec import Limits
 
     with pytest.raises(InputError, match=r"most.rounds: got 'many', expected a number"):
-        fit(Limits, {"most": {"rounds": "many"}})
+        validate_model(Limits, {"most": {"rounds": "many"}})

@@ -9,11 +9,12 @@ from hansa.api.immutable_fields import immutable_changes, immutable_fields
 from hansa.api.jobs import Plan
 from hansa.api.spec import FederationSpec
 from hansa.api.status import Federation
+from hansa.api.strategies import BUILTIN
 from hansa.cli.explain import explain
 from hansa.cli.main import COMMANDS
 from hansa.core.errors import InputError
 from hansa.manifests import reference
-from hansa.manifests.crd import KINDS, MEMBER, RULES, CrdDefinition, schema
+from hansa.manifests.crd import KINDS, MEMBER, RULES, CrdDefinition, build_schema
 from hansa.manifests.reference import AT_ONCE, NEVER, NEXT_ROUND, ONLY_GROWS, ReferenceField
 from hansa.plan.federation import plan
 from tests.support.builders import NOW, make_federation, with_spec, with_status
@@ -85,7 +86,6 @@ OTHER = {
     "spec.environments[].demonstrationsFrom": "/shown.jsonl",
     "spec.storage.s3.endpoint": "http://elsewhere",
     "spec.aggregation.strategy": "median",
-    "spec.aggregation.options": {},
     "spec.aggregation.serverStep": "auto",
     "spec.aggregation.sealTo": "x25519:" + "B" * 43,
     "spec.environments[].maskingKey": "x25519:" + "B" * 43,
@@ -93,7 +93,9 @@ OTHER = {
     "spec.experience.filter": "none",
     "spec.participation.minimumUpdates": None,
     "spec.aggregation.maxNormRatio": 2.0,
-    "spec.aggregation.maxWeightRatio": 2.0,
+    "spec.aggregation.options.maxWeightRatio": 2.0,
+    "spec.aggregation.options.trim": 0.3,
+    "spec.aggregation.options.faulty": 0,
     "spec.model.sha256": "a" * 64,
     "spec.exchange.publicKeys": ["ed25519:" + "B" * 43],
     "spec.adapter.shapes": "a" * 64,
@@ -109,7 +111,7 @@ ELSEWHERE = "spec.environments[].member"
 
 
 def leaves() -> list[ReferenceField]:
-    every = [each for each in reference.every(reference.spec()) if not each.fields]
+    every = [each for each in reference.walk_fields(reference.describe_spec()) if not each.fields]
     return [each for each in every if not each.path.startswith(ELSEWHERE)]
 
 
@@ -148,10 +150,23 @@ def other(entry: ReferenceField, value: Any) -> Any:
     return ["q_proj"] if entry.name == "targetModules" else "other"
 
 
+def reading(path: str) -> dict[str, Any]:
+    """A strategy that reads an option, and as many environments as any of them needs."""
+    option = path.rpartition(".")[2]
+    aliases = {
+        name: {field.alias for field in entry.options.model_fields.values()}
+        for name, entry in BUILTIN.items()
+    }
+    strategy = next((name for name, known in aliases.items() if option in known), "mean")
+    environments = [{**WHOLE["environments"][0], "name": name} for name in "abcde"]
+    return {"aggregation": {"strategy": strategy}, "environments": environments}
+
+
 def opened(path: str = "") -> Federation:
     of = {
         "spec.privacy": PRIVATE,
         "spec.aggregation.secure": SECURE,
+        "spec.aggregation.options": {**WHOLE, **reading(path)},
     }
     probed = {**WHOLE, "probes": PROBES.get(path, WHOLE["probes"])}
     whole = next((given for start, given in of.items() if path.startswith(start)), probed)
@@ -201,20 +216,22 @@ def test_a_change_counts_when_the_reference_says(entry: ReferenceField) -> None:
 
 
 def test_what_the_cluster_refuses_to_change_is_never_changed_in_the_reference() -> None:
-    entries = {each.path: each for each in reference.every(reference.spec())}
-    rules = schema()["properties"]["spec"][RULES]
+    entries = {each.path: each for each in reference.walk_fields(reference.describe_spec())}
+    rules = build_schema()["properties"]["spec"][RULES]
     fixed = [rule["fieldPath"] for rule in rules if "cannot change" in rule["message"]]
     for path in fixed:
         entry = entries[f"spec{path}"]
-        changes = {each.change for each in reference.every(entry) if not each.fields}
+        changes = {each.change for each in reference.walk_fields(entry) if not each.fields}
         assert NEVER in changes, path
     assert len(fixed) == 5
     assert entries["spec.rounds"].change == ONLY_GROWS
 
 
 def test_what_the_cluster_refuses_to_change_of_a_member_is_said_so() -> None:
-    never = {e.path for e in reference.every(reference.spec(MEMBER)) if e.change == NEVER}
-    rules = schema(MEMBER)["properties"]["spec"][RULES]
+    never = {
+        e.path for e in reference.walk_fields(reference.describe_spec(MEMBER)) if e.change == NEVER
+    }
+    rules = build_schema(MEMBER)["properties"]["spec"][RULES]
     fixed = {f"spec{rule['fieldPath']}" for rule in rules if "cannot change" in rule["message"]}
     assert never == fixed
     assert len(fixed) == 5
@@ -222,8 +239,8 @@ def test_what_the_cluster_refuses_to_change_of_a_member_is_said_so() -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.singular)
 def test_every_field_has_a_meaning_and_what_fits(kind: CrdDefinition) -> None:
-    for top in (reference.spec(kind), reference.status(kind)):
-        for entry in reference.every(top):
+    for top in (reference.describe_spec(kind), reference.describe_status(kind)):
+        for entry in reference.walk_fields(top):
             assert entry.description, entry.path
             known = entry.allowed or entry.fields or "map" in entry.type or "object" in entry.type
             assert known, entry.path
@@ -245,8 +262,7 @@ def test_explain_says_all_there_is_about_one_field(
         "FIELD:      spec.exploration.temperature <number>\n"
         "ALLOWED:    a number above 0 and at most 5\n"
         "DEFAULT:    1.0\n"
-        "CHANGES:    from the next round: an open round goes on with the settings that it opened "
-        "with\n\n"
+        "CHANGES:    from the next round: an open round keeps the settings that it opened with\n\n"
         "DESCRIPTION:\n"
         "    Sampling temperature while exploring.\n"
     )

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hansa.api.member_spec import Agreed, Allowed, Limits, MemberSpec
+from hansa.api.member_spec import Agreement, AllowedChanges, Limits, MemberSpec
 from hansa.api.status import Federation
 from hansa.cli import main as program
 from hansa.core.errors import InputError
 from hansa.members import allowances
-from hansa.members.invitation import invite, member_of, opened
+from hansa.members.invitation import build_member_manifest, invite, open_invitation
 from tests.support.builders import make_federation
 from tests.support.mail import COORDINATOR, SILO
 from tests.support.members import AGREED
@@ -45,8 +45,8 @@ def federation() -> Federation:
 
 
 def test_what_is_asked_for_stands_in_the_members_limits_beside_what_these_allow(federation):
-    invitation, _ = opened(invite(federation, "clinic", COORDINATOR, ASKED), "it")
-    made = MemberSpec.model_validate(member_of(invitation, SILO.public, "maze")["spec"])
+    invitation, _ = open_invitation(invite(federation, "clinic", COORDINATOR, ASKED), "it")
+    made = MemberSpec.model_validate(build_member_manifest(invitation, SILO.public, "maze")["spec"])
     assert made.limits.most == {"settings.exploration.tasksPerRound": 128, "rounds": 40}
     assert made.limits.only == {
         "settings.training.learner": ["success-sft", "reward-weighted"],
@@ -54,14 +54,14 @@ def test_what_is_asked_for_stands_in_the_members_limits_beside_what_these_allow(
     }
     assert made.limits.free == [*Limits().free, "settings.evaluation"]
     assert invitation.allow is not None
-    assert list(allowances.in_words(invitation.allow, invitation.agreed)) == SHOWN
+    assert list(allowances.describe_allowances(invitation.allow, invitation.agreed)) == SHOWN
 
 
 def test_an_invitation_that_asks_for_nothing_says_nothing_of_limits(federation):
     data = invite(federation, "clinic", COORDINATOR)
-    invitation, _ = opened(data, "it")
+    invitation, _ = open_invitation(data, "it")
     assert invitation.allow is None
-    assert "limits" not in member_of(invitation, SILO.public, "maze")["spec"]
+    assert "limits" not in build_member_manifest(invitation, SILO.public, "maze")["spec"]
 
 
 @pytest.mark.parametrize(
@@ -84,19 +84,21 @@ def test_an_invitation_that_asks_for_nothing_says_nothing_of_limits(federation):
 )
 def test_what_does_not_fit_is_told_in_a_sentence(text, sentence):
     with pytest.raises(InputError) as stop:
-        allowances.parse([text], Agreed.model_validate(AGREED))
+        allowances.parse_allowances([text], Agreement.model_validate(AGREED))
     assert sentence in stop.value.message
 
 
 def test_a_path_twice_is_told():
     with pytest.raises(InputError, match="'rounds' twice, expected each path once"):
-        allowances.parse(["most=rounds:4", "free=rounds"], Agreed.model_validate(AGREED))
+        allowances.parse_allowances(
+            ["most=rounds:4", "free=rounds"], Agreement.model_validate(AGREED)
+        )
 
 
 def test_an_invitation_whose_paths_are_none_is_refused(federation, monkeypatch):
-    wrong = Allowed(most={"tasks": 3})
-    monkeypatch.setattr("hansa.members.invitation.parse", lambda *_: None)
-    made = opened(invite(federation, "clinic", COORDINATOR), "it")[0]
+    wrong = AllowedChanges(most={"tasks": 3})
+    monkeypatch.setattr("hansa.members.invitation.parse_allowances", lambda *_: None)
+    made = open_invitation(invite(federation, "clinic", COORDINATOR), "it")[0]
     with pytest.raises(ValueError, match=r"limits\.most: got 'tasks'"):
         type(made).model_validate({**made.to_json(), "allow": wrong.to_json()})
 

@@ -7,11 +7,17 @@ import pytest
 from pydantic import ValidationError
 
 from hansa.api.assignment import REPORT_LIMIT, Assignment, ClientReport, EvaluationReport
-from hansa.api.bucket_documents import Counts, EvaluationDocument, TaskTallies, fingerprint, worth
+from hansa.api.bucket_documents import (
+    Counts,
+    EvaluationDocument,
+    TaskTallies,
+    count_effective,
+    fingerprint,
+)
 from hansa.api.jobs import JobRequest
 from hansa.api.reports import decode_report, encode_report
 from hansa.api.status import FederationStatus
-from hansa.core.stats import clustered
+from hansa.core.stats import clustered_interval
 from hansa.plan.federation import plan
 from hansa.report.run_facts import Score
 from tests.support.builders import (
@@ -132,17 +138,17 @@ def document(worth: float | None = None) -> EvaluationDocument:
 
 def test_the_reports_interval_is_the_clustered_one() -> None:
     tasks = {f"t{n}": [n % 5, 4] for n in range(30)}
-    found = document(worth(tasks))
+    found = document(count_effective(tasks))
     ratio = found.successes / found.episodes
     score = Score(ratio=ratio, episodes=found.episodes, effective=found.effective())
-    expected = clustered({name: (won, played) for name, (won, played) in tasks.items()})
+    expected = clustered_interval({name: (won, played) for name, (won, played) in tasks.items()})
     assert score.interval == expected
     plain = Score(ratio=ratio, episodes=found.episodes).interval
     assert score.interval.high - score.interval.low > plain.high - plain.low
 
 
 def test_a_document_without_repeats_has_no_effective_number() -> None:
-    assert worth({"a": [1, 1], "b": [0, 1]}) is None
+    assert count_effective({"a": [1, 1], "b": [0, 1]}) is None
     assert document().effective() is None
 
 

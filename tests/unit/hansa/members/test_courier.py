@@ -4,13 +4,22 @@ import pytest
 
 from hansa.api.assignment import REPORT_LIMIT, Assignment
 from hansa.api.bucket_documents import StartAdapter
-from hansa.api.courier_assignment import Box, CourierReport, CourierTask, WorkOrder
+from hansa.api.courier_assignment import CourierAssignment, CourierReport, OrderDetails, SiloMail
 from hansa.api.exchange import Cursor, PostedOrder
-from hansa.api.letters import ANSWERS, ORDERS, Answer, Failed, Hello, Refused, Taken, Waits
+from hansa.api.letters import (
+    ANSWERS,
+    ORDERS,
+    Answer,
+    FailedReply,
+    Hello,
+    RefusedReply,
+    TakenReply,
+    WaitsReply,
+)
 from hansa.api.reports import encode_report
 from hansa.api.spec import S3
 from hansa.core.errors import PermanentError
-from hansa.crypto.dsse import new_key
+from hansa.crypto.dsse import generate_signing_key
 from hansa.members import courier
 from hansa.members.courier import carry, load_key
 from hansa.members.mailbox import Mailbox
@@ -18,7 +27,7 @@ from tests.support.courier_letters import RUN, answer_of
 from tests.support.members import order
 from tests.support.memory_store import MemoryStore
 
-COORDINATOR, SILO = new_key(), new_key()
+COORDINATOR, SILO = generate_signing_key(), generate_signing_key()
 STORAGE = S3(bucket="bucket", prefix="run")
 
 
@@ -27,8 +36,8 @@ def template(**changes) -> Assignment:
     return order(storage=place, environment="", **changes)
 
 
-def task(*boxes: Box, **fields) -> CourierTask:
-    return CourierTask(
+def task(*boxes: SiloMail, **fields) -> CourierAssignment:
+    return CourierAssignment(
         federation="five",
         run=RUN,
         storage=STORAGE,
@@ -39,13 +48,13 @@ def task(*boxes: Box, **fields) -> CourierTask:
     )
 
 
-def box(name: str = "clinic", rest: str = "", **fields) -> Box:
+def box(name: str = "clinic", rest: str = "", **fields) -> SiloMail:
     order = PostedOrder(kind="work", role="client", round=1) if fields.get("work") else None
     order = PostedOrder(kind="rest", why=rest) if rest else order
-    return Box(environment=name, public_keys=[SILO.public], order=order, **fields)
+    return SiloMail(environment=name, public_keys=[SILO.public], order=order, **fields)
 
 
-WORK = WorkOrder(start=StartAdapter())
+WORK = OrderDetails(start=StartAdapter())
 POSTED: dict[str, None] = {"work": None, "order": None}
 """What a box no longer has once its letter is in the bucket."""
 
@@ -89,7 +98,7 @@ class Clock:
         return self.now
 
 
-def run(told: CourierTask, store: MemoryStore, clock: Clock | None = None) -> CourierReport:
+def run(told: CourierAssignment, store: MemoryStore, clock: Clock | None = None) -> CourierReport:
     clock = clock or Clock()
     return carry(told, store, COORDINATOR, sleep=clock.sleep, clock=clock.read)
 
@@ -151,10 +160,10 @@ def test_every_kind_of_letter_is_brought_as_codes_and_numbers() -> None:
     store = MemoryStore()
     run(task(box(work=WORK)), store)
     silo = Silo(store)
-    silo.reply(Waits, code="window", seconds=60)
-    silo.reply(Taken)
-    silo.reply(Refused, code="most", path="settings.exploration.tasksPerRound")
-    silo.reply(Failed, exit=46, attempts=3)
+    silo.reply(WaitsReply, code="window", seconds=60)
+    silo.reply(TakenReply)
+    silo.reply(RefusedReply, code="most", path="settings.exploration.tasksPerRound")
+    silo.reply(FailedReply, exit=46, attempts=3)
     silo.reply(Answer, report=answer_of(0))
     entry = silo.newest()
     report = run(task(box(sent=Cursor(serial=1, digest=entry.digest))), store)

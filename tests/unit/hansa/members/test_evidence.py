@@ -5,7 +5,7 @@ import pytest
 from hansa.api import bucket_keys
 from hansa.api.bucket_documents import FileEntry, StartAdapter, UpdateManifest, canonical, sha256
 from hansa.api.letters import Answer, Letter, Reference, Work
-from hansa.members.evidence import contradictions
+from hansa.members.evidence import find_contradictions
 from tests.support.courier_letters import RUN, answer_of
 from tests.support.members import order
 from tests.support.memory_store import MemoryStore
@@ -54,22 +54,22 @@ def correspondence() -> tuple[MemoryStore, list[Letter]]:
         report=report,
         evaluations={"00001": sha256(b"success")},
     )
-    return store, [work.placed(1, ""), answer.placed(1, "")]
+    return store, [work.place_at(1, ""), answer.place_at(1, "")]
 
 
 def test_what_is_as_letters_say_is_not_mentioned() -> None:
     store, letters = correspondence()
-    assert list(contradictions(store, PREFIX, SILO, letters)) == []
+    assert list(find_contradictions(store, PREFIX, SILO, letters)) == []
 
 
 @pytest.mark.parametrize("key", OBJECTS)
 def test_a_changed_byte_and_a_missing_object_are_named(key: str) -> None:
     store, letters = correspondence()
     store.objects[key] += b"x"
-    [changed] = contradictions(store, PREFIX, SILO, letters)
+    [changed] = find_contradictions(store, PREFIX, SILO, letters)
     assert changed.startswith(f"{key}: got ")
     del store.objects[key]
-    [gone] = contradictions(store, PREFIX, SILO, letters)
+    [gone] = find_contradictions(store, PREFIX, SILO, letters)
     assert gone.startswith(key) and gone.endswith("and it is gone")
 
 
@@ -78,8 +78,8 @@ def test_what_is_no_manifest_is_named() -> None:
     store.objects[UPDATE + bucket_keys.MANIFEST] = b"{}"
     report = answer_of(0).model_copy(update={"round": ROUND, "manifest": sha256(b"{}")})
     about = Reference(serial=1, digest="a" * 64)
-    answer = Answer(run=RUN, environment=SILO, order=about, report=report).placed(3, "")
-    [wrong] = contradictions(store, PREFIX, SILO, [answer])
+    answer = Answer(run=RUN, environment=SILO, order=about, report=report).place_at(3, "")
+    [wrong] = find_contradictions(store, PREFIX, SILO, [answer])
     assert (
         wrong
         == f"{UPDATE}{bucket_keys.MANIFEST}: answer 3 names it, and it is no manifest of an update"
@@ -89,4 +89,4 @@ def test_what_is_no_manifest_is_named() -> None:
 def test_objects_of_any_size_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     store, letters = correspondence()
     monkeypatch.setattr("hansa.members.evidence.MOST_BYTES", 3)
-    assert list(contradictions(store, PREFIX, SILO, letters)) == []
+    assert list(find_contradictions(store, PREFIX, SILO, letters)) == []

@@ -8,11 +8,12 @@ from pydantic import ValidationError
 
 from hansa.api.assignment import Assignment
 from hansa.api.letters import PATHS
-from hansa.members.limits import Usage, episodes, judge
-from hansa.validation.json_schema import at, flat
+from hansa.api.member_status import SiloUsage
+from hansa.members.limits import count_episodes, judge
+from hansa.validation.json_schema import find_field, flatten_schema
 from tests.support.members import AGREED, member, order
 
-FRESH = Usage()
+FRESH = SiloUsage()
 PRIVACY = ("settings", "privacy")
 SECURE = ("settings", "aggregation", "secure")
 
@@ -47,9 +48,10 @@ def others(value: Any, schema: dict[str, Any]) -> list[Any]:
 LEAVES = [
     path
     for part in ("seed", "model", "adapter", "settings")
-    for path in schema_paths(at(flat(Assignment), (part,)), (part,))
-    if path != ("settings", "experience", "demonstrationsFrom")
+    for path in schema_paths(find_field(flatten_schema(Assignment), (part,)), (part,))
+    if path != ("settings", "experience", "demonstrationsFrom") and "options" not in path
 ]
+"""Options depend on the strategy or learner beside them, and have a test of their own."""
 
 
 def changed(path: tuple[str, ...]) -> Assignment | None:
@@ -61,7 +63,7 @@ def changed(path: tuple[str, ...]) -> Assignment | None:
     for part in path[:-1]:
         spot = spot.setdefault(part, {})
     before = spot.get(path[-1])
-    for value in others(before, at(flat(Assignment), path)):
+    for value in others(before, find_field(flatten_schema(Assignment), path)):
         if value is None or value == before:
             continue
         spot[path[-1]] = value
@@ -122,6 +124,20 @@ def test_masks_that_were_agreed_on_stay_however_free_the_rest_of_merging_is(
     assert refusal is not None
     assert (refusal.code, refusal.path) == ("differs", path)
     assert path in PATHS
+
+
+def test_options_of_a_builtin_strategy_are_as_agreed() -> None:
+    ours, theirs = (
+        {"aggregation": {"strategy": "trimmed-mean", "options": {"trim": trim}}}
+        for trim in (0.2, 0.3)
+    )
+    refusal = judge(
+        order(settings=theirs),
+        member(agreed={**AGREED, "settings": ours}, limits={"free": []}),
+        FRESH,
+    )
+    assert refusal is not None
+    assert (refusal.code, refusal.path) == ("differs", "settings.aggregation.options")
 
 
 def test_of_a_plug_ins_options_a_letter_names_the_field_and_never_a_key() -> None:
@@ -195,7 +211,7 @@ def test_a_shared_file_of_demonstrations_is_no_part_of_the_agreement() -> None:
 
 
 def test_rounds_are_counted_and_may_be_raised_by_a_limit() -> None:
-    used = Usage(rounds=3)
+    used = SiloUsage(rounds=3)
     refusal = judge(order(round=9), member(), used)
     assert refusal is not None
     assert (refusal.code, str(refusal)) == ("budget", "rounds: got 4, allowed at most 3")
@@ -204,7 +220,7 @@ def test_rounds_are_counted_and_may_be_raised_by_a_limit() -> None:
 
 
 def test_a_round_that_was_taken_before_may_be_asked_for_again() -> None:
-    used = Usage(rounds=3, newest=9, episodes=10**6)
+    used = SiloUsage(rounds=3, newest=9, episodes=10**6)
     assert judge(order(round=9), member(limits={"episodes": 1}), used) is None
     assert judge(order(round=10), member(), used) is not None
 
@@ -217,10 +233,10 @@ def test_rounds_alone_are_bounded_as_well() -> None:
 
 
 def test_an_order_is_charged_at_its_most_before_it_starts() -> None:
-    one = episodes(order())
+    one = count_episodes(order())
     assert one == 64 + 100
     assert judge(order(), member(limits={"episodes": one}), FRESH) is None
-    refusal = judge(order(), member(limits={"episodes": one}), Usage(episodes=1))
+    refusal = judge(order(), member(limits={"episodes": one}), SiloUsage(episodes=1))
     assert refusal is not None
     assert (refusal.code, refusal.came) == ("budget", "165")
 
@@ -249,4 +265,4 @@ def test_an_order_is_charged_at_its_most_before_it_starts() -> None:
     ],
 )
 def test_episodes_are_counted_where_they_are_played(change, expected) -> None:
-    assert episodes(order(**change)) == expected
+    assert count_episodes(order(**change)) == expected

@@ -53,16 +53,19 @@ def moved(letter: Letter, **fields: Any) -> Letter:
     return letter.model_copy(update=fields)
 
 
-FIRST_ORDER = mail.work().placed(1, "")
+FIRST_ORDER = mail.work().place_at(1, "")
 HOSTILE = {
     "an old order at a new place": (sealed(ORDERS, FIRST_ORDER), "serial"),
     "another silo's order": (
-        sealed(ORDERS, moved(mail.rest(), environment="wordle").placed(2, "")),
+        sealed(ORDERS, moved(mail.rest(), environment="wordle").place_at(2, "")),
         "environment",
     ),
-    "another run's order": (sealed(ORDERS, moved(mail.rest(), run="8" * 64).placed(2, "")), "run"),
-    "a thief's order": (sealed(ORDERS, mail.rest().placed(2, ""), THIEF), "unknown-key"),
-    "an answer": (sealed(ANSWERS, mail.hello().placed(2, "")), "payload-type"),
+    "another run's order": (
+        sealed(ORDERS, moved(mail.rest(), run="8" * 64).place_at(2, "")),
+        "run",
+    ),
+    "a thief's order": (sealed(ORDERS, mail.rest().place_at(2, ""), THIEF), "unknown-key"),
+    "an answer": (sealed(ANSWERS, mail.hello().place_at(2, "")), "payload-type"),
     "garbage": (b"garbage", "malformed"),
     "nothing": (b"", "malformed"),
     "a flood of bytes": (b"x" * 200_000, "size"),
@@ -90,7 +93,7 @@ def test_a_thousand_pieces_of_garbage_cost_each_reading_sixteen() -> None:
     answers = box(ANSWERS, store)
     for serial in range(1, 1001):
         put(answers, serial, b"garbage")
-    put(answers, 1001, sealed(ANSWERS, mail.hello().placed(1001, "")))
+    put(answers, 1001, sealed(ANSWERS, mail.hello().place_at(1001, "")))
     cursor, readings = Cursor(), 0
     while True:
         asked = len(store.ranges)
@@ -120,7 +123,7 @@ def test_a_writer_goes_on_behind_a_flood_in_its_next_run() -> None:
 def test_a_break_in_the_chain_is_told_and_the_letter_counts() -> None:
     orders = box(ORDERS)
     post(orders, mail.work())
-    put(orders, 2, sealed(ORDERS, mail.rest().placed(2, "f" * 64)))
+    put(orders, 2, sealed(ORDERS, mail.rest().place_at(2, "f" * 64)))
     reading = orders.read(Cursor())
     assert (kinds(reading), reading.faults) == (["work", "rest"], {"chain": 1})
 
@@ -128,12 +131,16 @@ def test_a_break_in_the_chain_is_told_and_the_letter_counts() -> None:
 def test_an_answer_to_another_order_under_that_number_is_skipped() -> None:
     orders, answers = box(ORDERS), box(ANSWERS)
     posted = post(orders, mail.work()).cursor
-    put(answers, 1, sealed(ANSWERS, mail.taken(Reference(serial=1, digest="f" * 64)).placed(1, "")))
+    put(
+        answers,
+        1,
+        sealed(ANSWERS, mail.taken(Reference(serial=1, digest="f" * 64)).place_at(1, "")),
+    )
     right = mail.taken(Reference(serial=posted.serial, digest=posted.digest or ""))
-    put(answers, 2, sealed(ANSWERS, right.placed(2, "")))
+    put(answers, 2, sealed(ANSWERS, right.place_at(2, "")))
     reading = answers.read(Cursor(), posted=posted)
     assert reading.faults == {"order": 1}
-    assert [entry.letter for entry in reading.entries] == [right.placed(2, "")]
+    assert [entry.letter for entry in reading.entries] == [right.place_at(2, "")]
 
 
 def test_an_answer_to_an_earlier_order_is_a_letter_like_any() -> None:
@@ -164,7 +171,7 @@ def test_a_key_that_takes_over_and_one_that_was_revoked() -> None:
 def test_a_twin_that_was_faster_has_posted_our_letter() -> None:
     store = MemoryStore()
     orders = box(ORDERS, store)
-    theirs = sealed(ORDERS, mail.work().placed(1, ""))
+    theirs = sealed(ORDERS, mail.work().place_at(1, ""))
     store.before_put = lambda key: store.objects.setdefault(key, theirs) and None
     posted = post(orders, mail.work())
     assert (posted.done, posted.ahead, posted.cursor.serial) == (True, False, 1)
@@ -174,7 +181,7 @@ def test_a_twin_that_was_faster_has_posted_our_letter() -> None:
 def test_a_twin_with_another_mind_is_gone_behind() -> None:
     store = MemoryStore()
     orders = box(ORDERS, store)
-    put(orders, 1, sealed(ORDERS, mail.rest().placed(1, "")))
+    put(orders, 1, sealed(ORDERS, mail.rest().place_at(1, "")))
     posted = post(orders, mail.work())
     assert (posted.done, posted.ahead, posted.cursor.serial) == (True, True, 2)
     assert orders.read(Cursor()).faults == {}
@@ -268,7 +275,7 @@ def test_whatever_happens_to_a_writer_its_log_is_sound(steps: list[tuple[str, in
             if posted.done:
                 last = answers.look(posted.cursor.serial)
                 entry = last if isinstance(last, LogEntry) else newest(answers)
-                assert entry.letter.is_as_good_as(letter)
+                assert entry.letter.has_same_content(letter)
         reading = answers.read(read_so_far)
         assert not reading.faults["chain"]
         received += reading.entries

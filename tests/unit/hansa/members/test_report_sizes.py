@@ -7,12 +7,12 @@ import pytest
 from hansa.api import task_kinds
 from hansa.api.assignment import PHASES, REPORT_LIMIT, ClientReport, EvaluateReport
 from hansa.api.bucket_documents import Counts
-from hansa.api.courier_assignment import CourierReport, Faults, Moved, News
+from hansa.api.courier_assignment import CourierReport, LetterFaults, LetterSummary, LogAdvance
 from hansa.api.exchange import Cursor, PostedOrder
 from hansa.api.letters import FAULTS, PATHS, Reference
 from hansa.api.probes import MOST_EPISODES, MOST_PROBES
 from hansa.api.reports import decode_report, encode_report
-from hansa.api.silo_assignment import NewestOrder, SiloReport, SiloTask
+from hansa.api.silo_assignment import NewestOrder, SiloCourierAssignment, SiloReport
 from hansa.members.mailbox import MOST_SKIPPED
 from hansa.members.silo_courier import LONGEST_MESSAGE
 
@@ -72,10 +72,10 @@ def test_the_largest_answer_is_told_with_all_that_was_wrong_before_it(
 ) -> None:
     """A reading that did not fit into an empty report would be read again for ever."""
     largest = CourierReport(
-        posted=[Moved(box=99, serial=MOST, digest=DIGEST, order=ORDER)],
-        read=[Moved(box=99, serial=MOST, digest=DIGEST)],
+        posted=[LogAdvance(box=99, serial=MOST, digest=DIGEST, order=ORDER)],
+        read=[LogAdvance(box=99, serial=MOST, digest=DIGEST)],
         news=[
-            News(
+            LetterSummary(
                 box=99,
                 kind="answer",
                 order=MOST,
@@ -85,7 +85,7 @@ def test_the_largest_answer_is_told_with_all_that_was_wrong_before_it(
                 report=report,
             )
         ],
-        faults=[Faults(box=99, code=code, count=MOST_SKIPPED) for code in FAULTS],
+        faults=[LetterFaults(box=99, code=code, count=MOST_SKIPPED) for code in FAULTS],
     )
     data = encode_report(largest)
     assert len(data) <= REPORT_LIMIT
@@ -94,7 +94,9 @@ def test_the_largest_answer_is_told_with_all_that_was_wrong_before_it(
 
 @pytest.mark.parametrize("letter", ["x", "ü", "\N{SHIP}", "\x00"], ids=ascii)
 def test_the_largest_report_of_a_silos_courier_fits(letter: str) -> None:
-    most: Any = next(m for m in SiloTask.model_fields["post"].metadata if hasattr(m, "max_length"))
+    most: Any = next(
+        m for m in SiloCourierAssignment.model_fields["post"].metadata if hasattr(m, "max_length")
+    )
     head = Cursor(serial=MOST, digest=DIGEST)
     largest = SiloReport(
         sent=head,

@@ -9,7 +9,7 @@ from hansa.api.exchange import Cursor
 from hansa.api.letters import ANSWERS, ORDERS, Reference, Rest
 from hansa.api.member_spec import MemberSpec
 from hansa.api.member_status import PendingLetter, SiloUsage
-from hansa.api.silo_assignment import SiloReport, SiloTask
+from hansa.api.silo_assignment import SiloCourierAssignment, SiloReport
 from hansa.core.errors import ClockSkewed, Denied, HansaError, LogReplaced, Unreachable, Untrusted
 from hansa.crypto.dsse import SigningKey
 from hansa.members.mailbox import Mailbox
@@ -35,9 +35,9 @@ def spec(**changes: Any) -> MemberSpec:
 
 def told(
     *post: PendingLetter, sent: Cursor | None = None, received: Cursor | None = None
-) -> SiloTask:
+) -> SiloCourierAssignment:
     order = Reference(**received.model_dump()) if received and received.digest else None
-    return SiloTask(
+    return SiloCourierAssignment(
         member=spec(),
         usage=SiloUsage(),
         sent=sent or Cursor(),
@@ -47,7 +47,7 @@ def told(
     )
 
 
-def run(task: SiloTask, store: MemoryStore, key: SigningKey = SILO) -> SiloReport:
+def run(task: SiloCourierAssignment, store: MemoryStore, key: SigningKey = SILO) -> SiloReport:
     """One courier, which listens once."""
     ticks = iter([0.0, 10_000.0])
     return carry(task, store, key, sleep=lambda seconds: None, clock=lambda: next(ticks))

@@ -9,21 +9,21 @@ from hansa.api import bucket_keys
 from hansa.api.assignment import Assignment
 from hansa.api.bucket_documents import sha256
 from hansa.api.constants import ANNOTATION_RETRY
-from hansa.api.courier_assignment import CourierTask
+from hansa.api.courier_assignment import CourierAssignment
 from hansa.api.exchange import Cursor
 from hansa.api.jobs import JobRequest, ObservedJob
-from hansa.api.letters import ANSWERS, ORDERS, run_of
+from hansa.api.letters import ANSWERS, ORDERS, compute_run_id
 from hansa.api.member_spec import MemberSpec
 from hansa.api.member_status import FederationMember
-from hansa.api.silo_assignment import SiloTask, SiloWork
+from hansa.api.silo_assignment import SiloClientAssignment, SiloCourierAssignment
 from hansa.api.spec import S3, FederationSpec, Metadata
 from hansa.api.status import Federation, RoundSettings
 from hansa.core.errors import HansaError
-from hansa.crypto.dsse import new_key
+from hansa.crypto.dsse import generate_signing_key
 from hansa.members import courier as coordinators_courier
 from hansa.members import silo_courier as silos_courier
 from hansa.members.mailbox import Mailbox
-from hansa.members.order import assignment_of
+from hansa.members.order import build_assignment
 from hansa.plan.federation import plan
 from hansa.plan.member_plan import follow
 from tests.support.builders import make_report
@@ -37,8 +37,8 @@ ROUNDS = 2
 SILOS = ("bank", "clinic")
 LATER = "lab"
 """A silo that is only in the spec once somebody adds it."""
-KEYS = {name: new_key() for name in ("coordinator", *SILOS, LATER)}
-NEW_KEYS = {name: new_key() for name in KEYS}
+KEYS = {name: generate_signing_key() for name in ("coordinator", *SILOS, LATER)}
+NEW_KEYS = {name: generate_signing_key() for name in KEYS}
 
 
 class NotYet(Exception):
@@ -128,7 +128,7 @@ class World:
         )
         self.federation = Federation(metadata=Metadata(name="five"), spec=spec)
         self.coordinator = Party(self, "coordinator")
-        run = run_of(S3.model_validate(STORAGE["s3"]), spec.identity())
+        run = compute_run_id(S3.model_validate(STORAGE["s3"]), spec.identity())
         self.run = run
         names = (*SILOS, LATER)
         self.silos = {name: self._silo(name, run, spec) for name in names}
@@ -152,7 +152,7 @@ class World:
                 "rounds": ROUNDS,
                 "model": MODEL,
                 "adapter": ADAPTER,
-                "settings": RoundSettings.of(spec).to_json(),
+                "settings": RoundSettings.from_spec(spec).to_json(),
             },
         }
         return FederationMember(
@@ -167,12 +167,12 @@ class World:
                 raise NotYet
 
         told = request.assignment
-        if isinstance(told, CourierTask):
+        if isinstance(told, CourierAssignment):
             return coordinators_courier.carry(told, self.store, party.key, sleep=sleep)
-        if isinstance(told, SiloTask):
+        if isinstance(told, SiloCourierAssignment):
             return silos_courier.carry(told, self.store, party.key, sleep=sleep)
-        if isinstance(told, SiloWork):
-            told = assignment_of(told, self.store)
+        if isinstance(told, SiloClientAssignment):
+            told = build_assignment(told, self.store)
         return self.play(told, request)
 
     def play(self, told: Assignment, request: JobRequest):

@@ -28,7 +28,7 @@ def test_what_only_a_person_can_fix_is_shown_and_asked_for_every_twenty_polls(tr
     "error, word", [(Denied("no"), "Denied"), (HansaError("no"), "CourierFailed")]
 )
 def test_an_error_of_a_courier_is_reported_by_its_word(error: HansaError, word: str) -> None:
-    report = member_trouble.report(error)
+    report = member_trouble.build_report(error)
     assert (report.trouble, report.message) == (word, "no")
 
 

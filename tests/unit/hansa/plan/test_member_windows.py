@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from hansa.api.member_spec import Window
-from hansa.plan.member_windows import opens_at
+from hansa.plan.member_windows import find_opening
 
 NIGHTS = Window.model_validate(
     {
@@ -35,18 +35,18 @@ def at(text: str) -> datetime:
     ],
 )
 def test_the_next_start_is_by_the_owners_days_and_clock(now, expected) -> None:
-    assert opens_at([NIGHTS], at(now)) == at(expected)
+    assert find_opening([NIGHTS], at(now)) == at(expected)
 
 
 def test_the_first_of_several_windows_counts() -> None:
-    assert opens_at([NIGHTS, NOON], at("2026-11-17 10:00")) == at("2026-11-17 12:00")
+    assert find_opening([NIGHTS, NOON], at("2026-11-17 10:00")) == at("2026-11-17 12:00")
 
 
 def test_without_windows_work_may_always_start() -> None:
-    assert opens_at([], at("2026-11-17 10:00")) == at("2026-11-17 10:00")
+    assert find_opening([], at("2026-11-17 10:00")) == at("2026-11-17 10:00")
 
 
 def test_a_window_from_a_time_to_the_same_time_is_a_whole_day() -> None:
     whole = Window.model_validate({"days": ["Sun"], "from": "00:00", "to": "00:00"})
-    assert opens_at([whole], at("2026-11-22 23:59")) == at("2026-11-22 23:59")
-    assert opens_at([whole], at("2026-11-23 00:00")) == at("2026-11-29 00:00")
+    assert find_opening([whole], at("2026-11-22 23:59")) == at("2026-11-22 23:59")
+    assert find_opening([whole], at("2026-11-23 00:00")) == at("2026-11-29 00:00")

@@ -71,7 +71,7 @@ def test_no_job_is_made_without_a_store():
     cluster = Cluster("maze").turn()
     bare = with_spec(cluster.federation, storage=None)
     with pytest.raises(PermanentError, match=r"spec\.storage: got nothing, expected storage"):
-        job_requests.for_environment(bare, cluster.status.current, "maze")
+        job_requests.build_client_assignment(bare, cluster.status.current, "maze")
 
 
 def test_a_round_keeps_the_settings_it_opened_with():

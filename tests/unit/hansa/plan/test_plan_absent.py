@@ -2,7 +2,7 @@
 
 import pytest
 
-from hansa.api.courier_assignment import CourierReport, Moved
+from hansa.api.courier_assignment import CourierReport, LogAdvance
 from tests.support.builders import later, with_spec
 from tests.support.letters import Letters, digest, opened
 
@@ -43,7 +43,7 @@ def test_whoever_comes_back_before_it_was_taken_back_keeps_it() -> None:
     cluster = away()
     cluster.report(
         CourierReport(
-            read=[Moved(box=1, serial=2, digest=digest(2))],
+            read=[LogAdvance(box=1, serial=2, digest=digest(2))],
             news=[{"box": 1, "kind": "taken", "order": 1}],
         )
     )
@@ -125,7 +125,7 @@ def test_orders_that_the_status_does_not_know_are_told_and_gone_behind() -> None
     """It was restored from a backup, or somebody else coordinates with the same key."""
     cluster = opened("clinic")
     order = cluster.courier.boxes[0].order
-    moved = Moved(box=0, serial=7, digest=digest(7), order=order, ahead=True)
+    moved = LogAdvance(box=0, serial=7, digest=digest(7), order=order, ahead=True)
     cluster.report(CourierReport(posted=[moved]))
     assert cluster.reasons().count("Twin") == 1
     assert cluster.member("clinic").sent.serial == 7
@@ -162,7 +162,7 @@ def test_whoever_is_back_in_the_spec_before_it_was_forgotten_is_told_anew_when_i
     index = [b.environment for b in cluster.courier.boxes].index("clinic")
     order = cluster.courier.boxes[index].order
     cluster.federation = with_spec(cluster.federation, environments=before)
-    moved = Moved(box=index, serial=9, digest=digest(9), order=order)
+    moved = LogAdvance(box=index, serial=9, digest=digest(9), order=order)
     cluster.report(CourierReport(posted=[moved]))
     assert cluster.member("clinic").state == "Present" and cluster.member("clinic").order is None
     assert owed(without(cluster, "clinic"), "clinic").why == "removed"

@@ -18,7 +18,7 @@ def test_the_condition_says_what_to_type_and_that_it_goes_on_by_itself() -> None
     assert cluster.status.phase == "Running"
     degraded = cluster.condition("Degraded")
     assert (degraded.status, degraded.reason) == ("True", "ConsentMissing")
-    assert degraded.message == f"maze: {LINE}; it goes on by itself then"
+    assert degraded.message == f"maze: {LINE}; it then continues automatically"
     assert cluster.status.environments[0].message == LINE
     assert cluster.active() == ["fed-r1-maze-a1", "fed-r1-wordle-a1"]
 
@@ -51,7 +51,7 @@ def test_the_aggregators_secret_is_waited_for_as_well() -> None:
     degraded = cluster.condition("Degraded")
     assert (degraded.reason, degraded.message) == (
         "ConsentMissing",
-        f"aggregator: {LINE}; it goes on by itself then",
+        f"aggregator: {LINE}; it then continues automatically",
     )
     cluster.set("fed-r1-aggregator-a1", "running").turn()
     assert cluster.condition("Degraded").reason == "AllHealthy"

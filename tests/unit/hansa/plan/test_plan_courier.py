@@ -3,7 +3,7 @@
 import pytest
 
 from hansa.api.bucket_documents import AuditHead
-from hansa.api.courier_assignment import CourierReport, Faults, Moved
+from hansa.api.courier_assignment import CourierReport, LetterFaults, LogAdvance
 from hansa.core.exits import Exit
 from hansa.manifests import reference
 from tests.support.builders import later, make_report, with_spec
@@ -58,7 +58,7 @@ def test_a_lost_report_costs_one_more_courier() -> None:
 
 def test_a_report_about_boxes_that_there_are_not_counts_as_lost() -> None:
     cluster = opened("clinic")
-    cluster.report(CourierReport(posted=[Moved(box=1, serial=1, digest=digest(1))]))
+    cluster.report(CourierReport(posted=[LogAdvance(box=1, serial=1, digest=digest(1))]))
     assert cluster.member("clinic").sent.serial == 0
 
 
@@ -95,8 +95,11 @@ def test_objects_that_are_no_letters_are_told() -> None:
     cluster = opened("clinic")
     cluster.report(
         CourierReport(
-            read=[Moved(box=0, serial=9, digest=digest(1))],
-            faults=[Faults(box=0, code="signature", count=8), Faults(box=0, code="new", count=1)],
+            read=[LogAdvance(box=0, serial=9, digest=digest(1))],
+            faults=[
+                LetterFaults(box=0, code="signature", count=8),
+                LetterFaults(box=0, code="new", count=1),
+            ],
         )
     )
     told = [e.message for e in cluster.events if e.reason == "LetterRefused"]
@@ -141,7 +144,7 @@ def test_a_report_is_about_the_silos_that_its_courier_was_told_of() -> None:
     """Though somebody joined the spec before it was read, and stands before them in the list."""
     cluster = opened("clinic")
     name = next(n for n in cluster.active() if "-mail-" in n)
-    posted = [Moved(box=0, serial=1, digest=digest(1), order=cluster.courier.boxes[0].order)]
+    posted = [LogAdvance(box=0, serial=1, digest=digest(1), order=cluster.courier.boxes[0].order)]
     cluster.set(name, "succeeded", report=CourierReport(posted=posted))
     environments = [*cluster.federation.spec.to_json()["environments"], {"name": "bank", **REMOTE}]
     cluster.federation = with_spec(cluster.federation, environments=environments)
@@ -152,7 +155,7 @@ def test_a_report_is_about_the_silos_that_its_courier_was_told_of() -> None:
 
 def test_an_order_that_garbage_kept_from_its_place_is_owed_behind_it() -> None:
     cluster = opened("clinic")
-    cluster.report(CourierReport(posted=[Moved(box=0, serial=16, digest="")]))
+    cluster.report(CourierReport(posted=[LogAdvance(box=0, serial=16, digest="")]))
     assert cluster.member("clinic").order is None
     box = cluster.courier.boxes[0]
     assert box.work and box.sent.serial == 16
@@ -161,7 +164,7 @@ def test_an_order_that_garbage_kept_from_its_place_is_owed_behind_it() -> None:
 def test_an_order_that_was_posted_while_somebody_suspends_is_taken_back() -> None:
     cluster = opened("clinic")
     name = next(n for n in cluster.active() if "-mail-" in n)
-    posted = [Moved(box=0, serial=1, digest=digest(1), order=cluster.courier.boxes[0].order)]
+    posted = [LogAdvance(box=0, serial=1, digest=digest(1), order=cluster.courier.boxes[0].order)]
     cluster.set(name, "succeeded", report=CourierReport(posted=posted))
     cluster.federation = with_spec(cluster.federation, suspend=True)
     cluster.turn()

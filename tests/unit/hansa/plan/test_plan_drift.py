@@ -9,7 +9,7 @@ from hansa.api.assignment import REPORT_LIMIT, ClientReport, EvaluationReport
 from hansa.api.jobs import JobRequest
 from hansa.api.probes import MOST_PROBES, ProbeFigure
 from hansa.api.reports import encode_report
-from hansa.plan.job_requests import for_environment
+from hansa.plan.job_requests import build_client_assignment
 from tests.support import mail
 from tests.support.builders import make_report
 from tests.support.drift_plans import MEMORY, NAMES, WALL, federation, play
@@ -161,7 +161,7 @@ def test_a_silo_elsewhere_gets_the_probes_with_its_order_and_answers_with_their_
     assert cluster.courier.template.settings.probes == cluster.federation.spec.probes
     cluster.deliver()
     cluster.hear("clinic", "taken")
-    told = for_environment(cluster.federation, cluster.status.current, "clinic")
+    told = build_client_assignment(cluster.federation, cluster.status.current, "clinic")
     request = JobRequest(
         name="", role="client", round=1, environment="clinic", attempt=1, assignment=told
     )
@@ -176,5 +176,5 @@ def test_a_silo_elsewhere_gets_the_probes_with_its_order_and_answers_with_their_
 def test_the_largest_probes_fit_into_an_order() -> None:
     cluster = opened("clinic", probes=[{"name": "p", "texts": ["\U0001f642" * 1300] * 3}])
     order = mail.work(settings=cluster.courier.template.settings.to_json())
-    sealed = letters.write(letters.ORDERS, order.placed(1, ""), mail.COORDINATOR)
+    sealed = letters.write_letter(letters.ORDERS, order.place_at(1, ""), mail.COORDINATOR)
     assert 16_000 < len(sealed) < letters.ORDERS.limit / 2

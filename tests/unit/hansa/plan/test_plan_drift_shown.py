@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 
 from hansa.api.status import Federation
-from hansa.cli.runscreen import run_screen
+from hansa.cli.runscreen import render_run
 from hansa.cli.views.federation import screen
-from hansa.kubernetes.federations import Look
+from hansa.kubernetes.federations import FederationView
 from hansa.plan.policy import drift
 from hansa.report.data import collect
 from hansa.report.page import render
-from hansa.report.tracking_figures import record
+from hansa.report.tracking_figures import build_record
 from hansa_operator import metric_table as table
-from hansa_operator import probe_figures
+from hansa_operator import steps
 from tests.support.builders import NOW, with_status
 from tests.support.drift_plans import federation, play
 
@@ -37,21 +37,25 @@ FREE = (
 
 def test_what_probes_say_of_the_adapter_that_counts() -> None:
     free, held = drifted(guarded=False), drifted(guarded=True)
-    assert drift.lines(free.status) == list(FREE)
-    assert drift.rises(free.status) == {"wall": 0.4}
-    assert drift.rises(held.status) == {"wall": 0.0}, "what was gone back from does not count"
-    assert drift.lines(held.status)[0].endswith("+0.0 points since the first adapter (round 0)")
+    assert drift.describe_probes(free.status) == list(FREE)
+    assert drift.measure_rises(free.status) == {"wall": 0.4}
+    assert drift.measure_rises(held.status) == {"wall": 0.0}, (
+        "what was gone back from does not count"
+    )
+    assert drift.describe_probes(held.status)[0].endswith(
+        "+0.0 points since the first adapter (round 0)"
+    )
     unplayed = held.status.model_copy(update={"history": []})
-    assert drift.lines(unplayed) == []
-    assert drift.rises(unplayed) == {}
+    assert drift.describe_probes(unplayed) == []
+    assert drift.measure_rises(unplayed) == {}
 
 
 def test_both_screens_show_it() -> None:
     free = drifted(guarded=False)
     data = free.to_json()
-    shown = screen(Look(federation=data), NOW)
+    shown = screen(FederationView(federation=data), NOW)
     assert shown.footer[:2] == list(FREE)
-    said = [str(part) for part in run_screen(free).renderables]
+    said = [str(part) for part in render_run(free).renderables]
     assert f"  {FREE[0]}" in said
 
 
@@ -62,7 +66,7 @@ def test_both_screens_show_it() -> None:
 def test_a_status_that_does_not_fit_shows_nothing_and_breaks_nothing(history: Any) -> None:
     data = drifted(guarded=False).to_json()
     data["status"]["history"] = history
-    footer = screen(Look(federation=data), NOW).footer
+    footer = screen(FederationView(federation=data), NOW).footer
     assert not [line for line in footer if line.startswith("probe")]
 
 
@@ -77,7 +81,7 @@ def test_the_page_has_a_table_by_round_and_one_by_environment() -> None:
 
 
 def test_trackers_get_a_curve_of_each_probe() -> None:
-    points = record(drifted(guarded=False), "id", is_over=False).federation.points
+    points = build_record(drifted(guarded=False), "id", is_over=False).federation.points
     told = {(p.metric, p.step): p.value for p in points if p.metric.endswith((".wall", ".memory"))}
     assert told["violations.wall", 0] == 0.1
     assert told["violations.wall", 2] == 0.5
@@ -85,9 +89,9 @@ def test_trackers_get_a_curve_of_each_probe() -> None:
 
 
 def test_metrics_tell_each_environments_word_and_what_most_confirm() -> None:
-    figures = list(probe_figures.of(drifted(guarded=False).status))
+    figures = list(steps.list_probe_figures(drifted(guarded=False).status))
     assert (table.PROBE_VIOLATIONS, ("maze", "wall"), 1.0) in figures
     assert (table.PROBE_VIOLATIONS, ("wordle", "wall"), 0.5) in figures
     assert (table.PROBE_DRIFT, ("wall",), 0.4) in figures
     assert (table.PROBE_FORGOTTEN, ("memory",), 0.25) in figures
-    assert {metric for metric, _, _ in figures} == set(probe_figures.METRICS)
+    assert {metric for metric, _, _ in figures} == set(steps.PROBE_METRICS)

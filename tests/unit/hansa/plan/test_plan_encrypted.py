@@ -2,8 +2,8 @@
 
 import pytest
 
-from hansa.cli.validate import notes
-from hansa.plan.policy import encrypted
+from hansa.cli.validate import list_notes
+from hansa.plan.policy import advice
 from tests.support.builders import make_federation, make_spec, with_spec
 from tests.support.simulated_cluster import Cluster
 
@@ -17,8 +17,8 @@ def told(cluster: Cluster) -> list[str]:
 
 
 OPEN = (
-    "spec.storage.s3.endpoint: http://minio:9000 is not encrypted: whoever is on the way reads "
-    "what is sent; https is"
+    "spec.storage.s3.endpoint: http://minio:9000 is not encrypted: anyone on the network path can "
+    "read what is sent; use https"
 )
 
 
@@ -28,7 +28,7 @@ def test_a_silos_endpoint_without_encryption_is_warned_of() -> None:
         {"name": name, "world": name, "endpoint": {"url": url, "server": "vllm"}}
         for name, url in addresses.items()
     ]
-    (warning,) = encrypted.warnings(make_spec(environments=silos))
+    (warning,) = advice.find_unencrypted(make_spec(environments=silos))
     assert warning.startswith("spec.environments[0].endpoint.url: http://turns:8000/v1 is not enc")
 
 
@@ -46,16 +46,19 @@ def test_a_silos_endpoint_without_encryption_is_warned_of() -> None:
 )
 def test_an_endpoint_without_encryption_is_warned_of(endpoint: str | None, warned: bool) -> None:
     spec = make_spec("maze", storage=store(endpoint))
-    assert bool(encrypted.warnings(spec)) is warned
+    assert bool(advice.find_unencrypted(spec)) is warned
     assert (
-        any("is not encrypted" in note for note in notes(make_federation(storage=store(endpoint))))
+        any(
+            "is not encrypted" in note
+            for note in list_notes(make_federation(storage=store(endpoint)))
+        )
         is warned
     )
 
 
 def test_a_silos_own_store_is_named_by_its_path() -> None:
     maze = {"name": "maze", "world": "maze", "experienceStorage": store("http://mine:1")}
-    [warning] = encrypted.warnings(make_spec(storage=store(None), environments=[maze]))
+    [warning] = advice.find_unencrypted(make_spec(storage=store(None), environments=[maze]))
     assert warning.startswith(
         "spec.environments[0].experienceStorage.s3.endpoint: http://mine:1 is"
     )

@@ -30,7 +30,7 @@ def test_a_worse_adapter_is_gone_back_from_and_the_step_is_halved():
     assert "fell from 60.0% (round 1) to 20.0% (round 2)" in degraded.message
     told = [event for event in cluster.events if event.reason == "RolledBack"]
     assert [event.warning for event in told] == [True]
-    assert "goes on from round 1 with server step 1.5" in told[0].message
+    assert "continues from round 1 with server step 1.5" in told[0].message
 
 
 def test_a_step_that_fits_itself_is_halved_by_a_factor():
@@ -39,7 +39,7 @@ def test_a_step_that_fits_itself_is_halved_by_a_factor():
     assert [each.assignment.settings.step_factor for each in (before, after)] == [1.0, 0.5]
     assert step(cluster, "fed-r4-maze-a1") == "auto"
     told = next(event for event in cluster.events if event.reason == "RolledBack")
-    assert "goes on from round 1 with server step auto x 0.5" in told.message
+    assert "continues from round 1 with server step auto x 0.5" in told.message
     play(cluster, 6)
     inputs = cluster.requests["fed-r4-aggregator-a1"].assignment.inputs()
     assert inputs["stepFactor"] == 0.5

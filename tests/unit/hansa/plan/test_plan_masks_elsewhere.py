@@ -70,6 +70,6 @@ def test_a_silo_elsewhere_makes_the_same_masks_as_one_of_here() -> None:
     silo = member(storage=place, experienceStorage=own, demonstrationsFrom="/own.jsonl")
     there = complete(order, silo)
     assert there.experience_storage and there.world == "maze"
-    assert masking.context(there) == masking.context(here)
-    digests = [masking.digest(each.masking.peers) for each in (here, there)]
+    assert masking.mask_context(there) == masking.mask_context(here)
+    digests = [masking.digest_peers(each.masking.peers) for each in (here, there)]
     assert digests[0] == digests[1]

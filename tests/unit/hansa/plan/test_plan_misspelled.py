@@ -2,12 +2,12 @@
 
 import pytest
 
-from hansa.plan.policy import misspelled
+from hansa.plan.policy import advice
 from tests.support.builders import make_spec, with_spec
 from tests.support.simulated_cluster import Cluster
 
 CLOSE = (
-    "spec.aggregation.strategy: trimed-mean is no builtin name, so an image must bring it; "
+    "spec.aggregation.strategy: trimed-mean is no builtin name, so an image must provide it; "
     "did you mean trimmed-mean?"
 )
 
@@ -20,7 +20,7 @@ CLOSE = (
         pytest.param({"aggregation": {"strategy": "trimed-mean"}}, CLOSE, id="a letter short"),
         pytest.param(
             {"training": {"learner": "succes-sft"}},
-            "spec.training.learner: succes-sft is no builtin name, so an image must bring it; "
+            "spec.training.learner: succes-sft is no builtin name, so an image must provide it; "
             "did you mean success-sft?",
             id="a learner",
         ),
@@ -29,7 +29,7 @@ CLOSE = (
 def test_a_name_that_is_almost_a_builtin_one_is_warned_of(
     spec: dict[str, object], warned: str
 ) -> None:
-    assert misspelled.warnings(make_spec("maze", **spec)) == ([warned] if warned else [])
+    assert advice.find_misspelled(make_spec("maze", **spec)) == ([warned] if warned else [])
 
 
 def test_the_event_comes_with_the_first_jobs_and_once_for_each_spec() -> None:

@@ -26,14 +26,14 @@ def plain(rounds: int = 4) -> Cluster:
 
 def test_the_rounds_behind_it_are_played_again_from_that_adapter() -> None:
     cluster = play(plain(), 3, 6, 1)  # adapters 1 to 3 are there, and round 4 is open
-    ask(cluster, rollback.request(1, "now"))
+    ask(cluster, rollback.format_request(1, "now"))
     assert outcomes(cluster) == ["base", "aggregated", "undone", "undone", "undone"]
     assert cluster.status.completed == 1
     assert cluster.active() == ["fed-r5-babyai-a1", "fed-r5-maze-a1"]  # those of round 4 are gone
     assert start(cluster, "fed-r5-maze-a1") == 1
     assert cluster.status.history[2].message == "a person went back to round 1"
     told = [event.message for event in cluster.events if event.reason == "RolledBack"]
-    assert told == ["goes on from the adapter of round 1, as asked"]
+    assert told == ["continues from the adapter of round 1, as asked"]
     play(cluster, 6, 7, 8, 9)
     assert cluster.status.phase == "Succeeded"
     assert (cluster.status.completed, cluster.status.adapter.round) == (4, 7)
@@ -111,7 +111,7 @@ def test_a_round_without_an_adapter_that_counts_is_refused_once_and_nothing_chan
 
 
 def test_before_the_first_round_there_is_nothing_to_go_back_to() -> None:
-    assert rollback.refusal([], "1").endswith("(none yet; 0 is the base)")
+    assert rollback.explain_refusal([], "1").endswith("(none yet; 0 is the base)")
 
 
 def test_a_suspended_federation_goes_back_and_stays_suspended() -> None:

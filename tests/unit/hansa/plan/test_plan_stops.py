@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from hansa.plan.job_requests import for_aggregator
+from hansa.plan.job_requests import build_aggregator_assignment
 from tests.support.builders import with_spec
 from tests.support.guard_plans import guarded, play
 from tests.support.simulated_cluster import Cluster
@@ -73,7 +73,7 @@ def test_the_aggregator_needs_no_more_updates_than_environments_are_left() -> No
     cluster.turn().answer("fed-r1-babyai-a1", "fed-r1-maze-a1").turn()
     current = cluster.status.current
     assert current is not None and len(current.members or []) == 2
-    assert for_aggregator(cluster.federation, current).minimum == 2
+    assert build_aggregator_assignment(cluster.federation, current).minimum == 2
 
 
 def test_who_waits_for_a_refused_spec_learns_that_it_was_seen() -> None:

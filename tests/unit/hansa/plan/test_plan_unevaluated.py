@@ -32,7 +32,7 @@ def test_where_all_clients_break_at_a_new_adapter_the_next_start_is_the_best_bef
     told = next(event for event in cluster.events if event.reason == "RolledBack")
     assert told.message.startswith(
         "round 2: nobody could evaluate the adapter of round 1, while that of round 0 had "
-        "30.0% validation success; goes on from round 0"
+        "30.0% validation success; continues from round 0"
     )
     assert cluster.condition("Degraded").status == "True"
 

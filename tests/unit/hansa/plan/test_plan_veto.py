@@ -50,7 +50,10 @@ def test_an_overruled_veto_is_told_and_named_until_the_next_verdict() -> None:
     assert (degraded.status, degraded.reason) == ("True", "VetoOverruled")
     sentence = "validation success of maze fell from 50.0% (round 0) to 20.0% (round 3)"
     assert degraded.message.startswith(sentence)
-    assert "alone before, in round 2: the mean of all environments decides" in degraded.message
+    assert (
+        "it alone caused a rollback before, in round 2: the mean of all environments decides"
+        in degraded.message
+    )
     assert [e.warning for e in cluster.events if e.reason == "VetoOverruled"] == [True]
     play(cluster)
     assert cluster.condition("Degraded").status == "False"

@@ -6,7 +6,7 @@ from huggingface_hub import constants
 from hansa.adapter import model_card
 from hansa.adapter.lora import BaseName
 from hansa.api import bucket_keys
-from hansa.core.errors import Corrupt, HansaError, HubAway, InputError
+from hansa.core.errors import Corrupt, HansaError, HubUnreachable, InputError
 from hansa.publish import fetch
 from hansa.publish.hub import DATASET, MODEL, Hub
 from hansa.publish.parcel import Item
@@ -87,15 +87,15 @@ def test_a_commit_in_between_is_not_overwritten(server):
     push()
     target = there.look(PLACE, MODEL, public=False, force=False)
     server.repositories["models", "acme/agent"].commit({"README.md": b"# Changed\n"}, "By hand")
-    with pytest.raises(HubAway, match="somebody else changes"):
+    with pytest.raises(HubUnreachable, match="another push is changing"):
         there.push(target, [CARD], "An adapter")
 
 
 @pytest.mark.parametrize(
     "token, expected",
     [
-        ("hf_wrong", "knows no such token"),
-        (READER, r"may not do \(HTTP 403: .*rights"),
+        ("hf_wrong", "rejected the token"),
+        (READER, r"is not allowed to do \(HTTP 403: .*rights"),
     ],
 )
 def test_a_wrong_token_is_a_sentence(server, monkeypatch, token, expected):
@@ -108,17 +108,17 @@ def test_a_wrong_token_is_a_sentence(server, monkeypatch, token, expected):
 def test_no_token_at_all_is_a_sentence(server, monkeypatch):
     monkeypatch.delenv("HF_TOKEN")
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", "/nonexistent/token")
-    with pytest.raises(InputError, match="knows no such token") as refused:
+    with pytest.raises(InputError, match="rejected the token") as refused:
         push()
     assert "HF_TOKEN" in refused.value.hint
 
 
 def test_a_hub_that_is_away_or_broken_is_a_sentence(server, monkeypatch):
     server.fail = lambda method, asked: 500
-    with pytest.raises(HubAway, match=r"busy or broken \(HTTP 500\)"):
+    with pytest.raises(HubUnreachable, match=r"busy or broken \(HTTP 500\)"):
         push()
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
-    with pytest.raises(HubAway, match="does not answer"):
+    with pytest.raises(HubUnreachable, match="unreachable"):
         push()
 
 

@@ -112,7 +112,7 @@ def test_an_adapter_that_nobody_evaluated_says_so():
     ],
 )
 def test_the_base_has_a_name_outside(source, asked, on_hub, expected):
-    assert parcel.named_base(source, asked, on_hub=on_hub) == expected
+    assert parcel.choose_base_name(source, asked, on_hub=on_hub) == expected
 
 
 @pytest.mark.parametrize(
@@ -121,14 +121,14 @@ def test_the_base_has_a_name_outside(source, asked, on_hub, expected):
 )
 def test_a_base_that_only_its_owner_finds_needs_a_name(source, on_hub):
     with pytest.raises(InputError, match="--base: got nothing") as refused:
-        parcel.named_base(source, None, on_hub=on_hub)
+        parcel.choose_base_name(source, None, on_hub=on_hub)
     assert not re.search("models/base|bucket/base", refused.value.message)
 
 
 @pytest.mark.parametrize("asked", ["base", "/models/base", "acme/base@", "a/b/c"])
 def test_a_name_that_the_hub_cannot_have_is_refused(asked):
     with pytest.raises(InputError, match=r"--base: got .* expected org/name"):
-        parcel.named_base("hf:acme/base", asked, on_hub=True)
+        parcel.choose_base_name("hf:acme/base", asked, on_hub=True)
 
 
 def test_a_base_with_other_weights_is_refused(tmp_path):

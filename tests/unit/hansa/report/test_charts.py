@@ -11,10 +11,10 @@ from hansa.report.charts import (
     Column,
     Flag,
     Series,
-    columns,
-    lines,
-    nice_top,
-    round_ticks,
+    choose_axis_top,
+    choose_round_ticks,
+    draw_columns,
+    draw_lines,
     spread,
 )
 
@@ -30,7 +30,7 @@ from hansa.report.charts import (
     ],
 )
 def test_round_ticks(first: int, last: int, ticks: list[int]) -> None:
-    assert round_ticks(first, last) == ticks
+    assert choose_round_ticks(first, last) == ticks
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_round_ticks(first: int, last: int, ticks: list[int]) -> None:
     [(0, 1), (-1, 1), (0.93, 1), (1.01, 1.2), (240, 240), (2500, 3200), (5e-324, 1)],
 )
 def test_an_axis_ends_at_a_round_figure(value: float, top: float) -> None:
-    assert nice_top(value) == pytest.approx(top)
+    assert choose_axis_top(value) == pytest.approx(top)
 
 
 @pytest.mark.parametrize(
@@ -63,20 +63,20 @@ def _line(*values: float) -> Series:
 
 def test_a_line_goes_from_edge_to_edge_and_its_marks_tell_their_figures() -> None:
     axes = Axes(first=0, last=2, top=1.0, height=100)
-    drawn = lines([_line(0.2, 0.4, 0.8)], axes, label="x")
+    drawn = draw_lines([_line(0.2, 0.4, 0.8)], axes, label="x")
     assert 'd="M0 80L500 60L1000 20"' in drawn
     marks = re.findall(r'x="([\d.]+)%" y="([\d.]+)" data-round="(\d)" data-value="([\d.]+)"', drawn)
     assert marks == [("0", "80", "0", "0.2"), ("50", "60", "1", "0.4"), ("100", "20", "2", "0.8")]
 
 
 def test_a_lone_point_shows_its_limits() -> None:
-    drawn = lines([_line(0.5)], Axes(first=0, last=0, top=1.0, height=100), label="x")
+    drawn = draw_lines([_line(0.5)], Axes(first=0, last=0, top=1.0, height=100), label="x")
     assert '<line x1="50%" x2="50%" y1="60.0" y2="40.0">' in drawn
 
 
 def test_many_points_are_thinned_but_the_first_and_last_stay() -> None:
     axes = Axes(first=0, last=199, top=1.0, height=320)
-    drawn = lines([_line(*[0.5] * 200)], axes, label="x")
+    drawn = draw_lines([_line(*[0.5] * 200)], axes, label="x")
     rounds = [int(found) for found in re.findall(r'data-round="(\d+)"', drawn)]
     assert rounds[0] == 0
     assert rounds[-1] == 199
@@ -85,14 +85,14 @@ def test_many_points_are_thinned_but_the_first_and_last_stay() -> None:
 
 def test_bars_stand_on_each_other() -> None:
     bars = [Column(round=3, layers=[1.0, 3.0], title="<x>")]
-    drawn = columns(bars, ["p0", "p1"], label="x", height=100, show=str)
+    drawn = draw_columns(bars, ["p0", "p1"], label="x", height=100, show=str)
     assert 'd="M500 100V75"' in drawn
     assert 'd="M500 75V0"' in drawn
     assert "<title>&lt;x&gt;</title>" in drawn
 
 
 def test_a_chart_without_bars_is_an_empty_frame() -> None:
-    assert columns([], ["p0"], label="x", height=100, show=str).count("<rect") == 0
+    assert draw_columns([], ["p0"], label="x", height=100, show=str).count("<rect") == 0
 
 
 # Labels and curves, measured: letters are taken as wider than those of any usual font
@@ -206,7 +206,7 @@ def test_no_label_lies_on_a_curve_or_on_another_label(name: str, best: int, widt
         Flag(round=best, value=curves[0][best], text="best 100.0 %", kind="best"),
     ]
     axes = Axes(first=0, last=last, top=1.0, height=320)
-    drawn = lines(series, axes, label="x", flags=flags, ends=True, failed=[2])
+    drawn = draw_lines(series, axes, label="x", flags=flags, ends=True, failed=[2])
     placed = boxes(drawn, width)
     texts = {text for text, _ in placed}
     assert {"start 33.8 %", "best 100.0 %", "✕", "100.0\u202f%"} <= texts
@@ -221,5 +221,5 @@ def test_no_label_lies_on_a_curve_or_on_another_label(name: str, best: int, widt
 def test_names_that_find_no_room_beside_the_chart_are_left_to_the_legend() -> None:
     many = [_line(0.5, 0.5) for _ in range(30)]
     axes = Axes(first=0, last=1, top=1.0, height=320)
-    assert "maze</text>" not in lines(many, axes, label="x", ends=True)
-    assert lines(many[:5], axes, label="x", ends=True).count("maze</text>") == 5
+    assert "maze</text>" not in draw_lines(many, axes, label="x", ends=True)
+    assert draw_lines(many[:5], axes, label="x", ends=True).count("maze</text>") == 5

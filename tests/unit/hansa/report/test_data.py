@@ -179,7 +179,11 @@ def test_experience_in_a_private_store_is_read_only_with_that_store(store: Memor
 def test_sealed_experience_is_shown_with_the_silos_key_and_a_note_without(
     store: MemoryStore,
 ) -> None:
-    given, own, key = report_sample.federation(2), sealing.new_key(), bucket_keys.experience_shard
+    given, own, key = (
+        report_sample.federation(2),
+        sealing.generate_opening_key(),
+        bucket_keys.experience_shard,
+    )
     for name in (key(PREFIX, "maze", round_) for round_ in (1, 2)):
         store.objects[name] = sealing.seal(own.public, name, store.objects[name])
     for opening, is_shown in (([own], True), ([], False)):
@@ -200,13 +204,13 @@ def test_rounds_that_the_status_dropped_are_named() -> None:
 def test_a_shard_that_unfolds_into_gigabytes_is_not_unfolded() -> None:
     bomb = zstandard.compress(b"\0" * (1 << 28))
     assert len(bomb) < shards.HEAD_BYTES
-    assert shards.first_episode(bomb, 1) is None
+    assert shards.read_first_episode(bomb, 1) is None
 
 
 def test_the_head_of_a_cut_shard_is_enough() -> None:
     noise = [report_sample.episode(1, 1, task=f"maze-{n}-{n * 7919 % 10007}") for n in range(3000)]
     whole = report_sample.shard(noise)
-    episode = shards.first_episode(whole[: len(whole) // 2], 1)
+    episode = shards.read_first_episode(whole[: len(whole) // 2], 1)
     assert episode and episode.task == "maze-0-0"
 
 
@@ -220,12 +224,14 @@ def test_the_head_of_a_cut_shard_is_enough() -> None:
     ],
 )
 def test_a_garbled_shard_has_no_episode(data: bytes) -> None:
-    assert shards.first_episode(data, 1) is None
+    assert shards.read_first_episode(data, 1) is None
 
 
 def test_odd_turns_are_skipped() -> None:
     turns = [1, {"role": "agent"}, {"text": 3}, {"role": "root", "text": "x" * 50_000}]
-    episode = shards.first_episode(report_sample.shard([{"turns": turns, "reward": "much"}]), 4)
+    episode = shards.read_first_episode(
+        report_sample.shard([{"turns": turns, "reward": "much"}]), 4
+    )
     assert episode is not None
     assert [turn.role for turn in episode.turns] == ["user"]
     assert len(episode.turns[0].text) == 20_000

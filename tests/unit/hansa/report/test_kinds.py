@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from hansa.api import bucket_keys
 from hansa.api.bucket_documents import Learning
-from hansa.api.privacy import Statement
+from hansa.api.privacy import PrivacyStatement
 from hansa.api.task_kinds import LONGEST_NAME, MOST_KINDS
 from hansa.report.data import collect
 from hansa.report.page import DATA_ID, render
@@ -17,7 +17,7 @@ from tests.support import report_sample
 from tests.support.report_sample import PREFIX, MemoryStore
 
 
-def page(privacy: Statement | None = None, **by_round: dict[str, list[int]]) -> str:
+def page(privacy: PrivacyStatement | None = None, **by_round: dict[str, list[int]]) -> str:
     """The page of a federation whose maze tells this of its rounds."""
     given = report_sample.federation(2)
     store = report_sample.fill(MemoryStore(), given)
@@ -91,7 +91,7 @@ def test_an_update_with_other_names_than_kinds_is_malformed(groups: dict[str, li
 
 
 def test_what_a_private_update_says_of_kinds_is_not_repeated() -> None:
-    private = Statement(
+    private = PrivacyStatement(
         unit="task",
         epsilon=1.0,
         delta=1e-5,

@@ -58,15 +58,15 @@ def test_figures_have_signs_and_units() -> None:
     assert markup.points(-0.0001) == "0.0"
     assert markup.size(497_664).replace(markup.THIN, " ") == "486 KiB"
     assert markup.size(7 << 30).replace(markup.THIN, " ") == "7 GiB"
-    assert markup.whole(12_345).replace(markup.THIN, " ") == "12 345"
+    assert markup.format_count(12_345).replace(markup.THIN, " ") == "12 345"
 
 
 def test_times_are_told_in_utc() -> None:
     east = timezone(timedelta(hours=2))
-    assert markup.moment(datetime(2026, 1, 2, 1, 30, tzinfo=east)) == "2026-01-01 23:30 UTC"
-    assert markup.moment(datetime(2026, 1, 2, tzinfo=UTC)) == "2026-01-02 00:00 UTC"
-    assert markup.moment(None) == "–"
+    assert markup.format_time(datetime(2026, 1, 2, 1, 30, tzinfo=east)) == "2026-01-01 23:30 UTC"
+    assert markup.format_time(datetime(2026, 1, 2, tzinfo=UTC)) == "2026-01-02 00:00 UTC"
+    assert markup.format_time(None) == "–"
 
 
 def test_passwords_in_addresses_are_hidden() -> None:
-    assert markup.without_credentials("https://me:pw@s3.test") == "https://***@s3.test"
+    assert markup.strip_credentials("https://me:pw@s3.test") == "https://***@s3.test"

@@ -12,7 +12,7 @@ from hansa.api.bucket_documents import Counts, Refusal
 from hansa.api.status import Federation, RoundSettings
 from hansa.report.data import collect
 from hansa.report.page import render
-from hansa.report.redact import redacted
+from hansa.report.redact import redact
 from tests.support import report_sample
 from tests.support.report_sample import PREFIX, MemoryStore
 
@@ -205,7 +205,7 @@ def test_secrets_in_options_that_a_round_used_are_hidden() -> None:
 
 def test_no_setting_of_a_round_is_taken_for_a_secret() -> None:
     given = RoundSettings().to_json()
-    assert redacted(given) == given
+    assert redact(given) == given
     shown = settings_of(report_sample.federation(2, 2), {2: {"training.batchTokens": 9000}})
     assert "training.batchTokens 8192 9000 round 2" in shown
 
@@ -218,7 +218,7 @@ def test_a_setting_that_changed_twice_is_one_setting() -> None:
 
 def test_tokens_that_could_be_secrets_are_hidden() -> None:
     given = {"tokens": "hf_abc", "api_token": 7, "tokenizer": "x"}
-    assert redacted(given) == {"tokens": "***", "api_token": "***", "tokenizer": "x"}
+    assert redact(given) == {"tokens": "***", "api_token": "***", "tokenizer": "x"}
 
 
 def test_a_temperature_is_dated_by_the_round_that_sampled_with_it() -> None:

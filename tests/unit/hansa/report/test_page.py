@@ -15,7 +15,7 @@ from hansa.api.status import EnvironmentStatus, Federation
 from hansa.report import joining
 from hansa.report.data import collect
 from hansa.report.page import render
-from hansa.report.reference import snippet, spec_yaml
+from hansa.report.reference import build_snippet, dump_spec
 from tests.support import report_sample
 from tests.support.report_sample import PREFIX, MemoryStore
 
@@ -192,7 +192,7 @@ def test_what_each_silo_serves_is_told_where_they_chose() -> None:
     ],
 )
 def test_a_choice_in_words(choice: str, words: str) -> None:
-    assert joining.in_words(choice) == words
+    assert joining.describe_choice(choice) == words
 
 
 def test_a_round_that_the_guard_rejected_says_why() -> None:
@@ -367,7 +367,7 @@ def test_secrets_in_the_spec_are_hidden_but_names_of_secrets_are_not() -> None:
         },
         environments=[{"name": "maze", "world": "maze", "options": {"apiKey": "k-123", "size": 6}}],
     )
-    shown = spec_yaml(collect(given, None))
+    shown = dump_spec(collect(given, None))
     for secret in ("hf_abc", "pw@", "k-123"):
         assert secret not in shown
     for plain in ("hansa-s3", "HF_TOKEN", "size: 6", "localhost:8333"):
@@ -386,7 +386,7 @@ def test_secrets_in_the_spec_are_hidden_but_names_of_secrets_are_not() -> None:
 )
 def test_the_lines_that_load_the_adapter_fit_the_base_and_compile(source: str, line: str) -> None:
     data = collect(report_sample.federation(1, model={"source": source}), None, adapter="out/a")
-    text = snippet(data)
+    text = build_snippet(data)
     assert line in text
     assert 'PeftModel.from_pretrained(base, "out/a")' in text
     assert len(text.splitlines()) <= 5

@@ -4,7 +4,7 @@ import json
 import re
 
 from hansa.api.status import Federation
-from hansa.report.data import _part
+from hansa.report.data import _parse_part
 from hansa.report.page import render
 from hansa.report.run_facts import EnvironmentRound, ReportData, Round
 from tests.support.builders import make_federation
@@ -26,7 +26,7 @@ def page(federation: Federation, parts: dict[str, EnvironmentRound]) -> str:
 def test_a_member_with_privacy_says_its_epsilon_and_nothing_it_keeps() -> None:
     counts = {"explored": 64, "succeeded": 0, "kept": 0, "steps": 4, "experience": 0}
     given = {"counts": counts, "norm": 0.5, "loss": 0.0, "privacy": {"epsilon": 2.5}}
-    part = _part({**given, "seconds": {}})
+    part = _parse_part({**given, "seconds": {}})
     assert (part.explored, part.steps, part.norm, part.epsilon) == (64, 4, 0.5, 2.5)
     assert part.succeeded is part.kept is part.experience is part.loss is None
 

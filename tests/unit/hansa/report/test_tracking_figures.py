@@ -10,7 +10,7 @@ from tests.support.tracked import IDENTITY, SECRET, WORDS, expected, make_tracke
 
 
 def exported(federation: Federation) -> dict[str, dict[tuple[str, int], float]]:
-    record = tracking_figures.record(federation, IDENTITY, is_over=True)
+    record = tracking_figures.build_record(federation, IDENTITY, is_over=True)
     return {
         run.key.partition("/")[2]: {(p.metric, p.step): p.value for p in run.points}
         for run in record.runs
@@ -23,7 +23,7 @@ def test_every_figure_of_the_status_is_exported_once() -> None:
 
 
 def test_no_sentence_of_the_status_and_no_secret_is_exported() -> None:
-    record = tracking_figures.record(make_tracked(), IDENTITY, is_over=True)
+    record = tracking_figures.build_record(make_tracked(), IDENTITY, is_over=True)
     assert WORDS not in repr(record)
     assert SECRET not in repr(record)
     assert record.silos[0].parameters["options.size"] == "6"
@@ -35,7 +35,7 @@ def test_settings_are_flat_and_bounded() -> None:
         make_federation("maze"),
         environments=[{"name": "maze", "world": "maze", "options": options}],
     )
-    record = tracking_figures.record(federation, IDENTITY, is_over=False)
+    record = tracking_figures.build_record(federation, IDENTITY, is_over=False)
     for run in record.runs:
         assert all(len(name) <= LONGEST_NAME for name in run.parameters)
         assert all(len(value) <= LONGEST_VALUE for value in run.parameters.values())
@@ -65,10 +65,11 @@ def test_a_mean_of_some_environments_is_no_figure_yet() -> None:
 )
 def test_the_state_of_the_run(phase: str, is_over: bool, state: str) -> None:
     assert (
-        tracking_figures.record(make_tracked(phase=phase), IDENTITY, is_over=is_over).state == state
+        tracking_figures.build_record(make_tracked(phase=phase), IDENTITY, is_over=is_over).state
+        == state
     )
 
 
 def test_a_federation_that_has_not_begun_has_no_figures() -> None:
-    record = tracking_figures.record(make_federation(), IDENTITY, is_over=False)
+    record = tracking_figures.build_record(make_federation(), IDENTITY, is_over=False)
     assert [run.points for run in record.runs] == [(), (), (), ()]

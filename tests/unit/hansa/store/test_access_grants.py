@@ -46,7 +46,7 @@ def allows(policy: dict[str, Any], action: str, key: str, bucket: str = "hansa")
 
 
 def test_the_policy_of_an_environment_is_this_document() -> None:
-    assert access_grants.iam_policy(access_grants.grants(spec(), "maze")) == {
+    assert access_grants.iam_policy(access_grants.list_grants(spec(), "maze")) == {
         "Version": "2012-10-17",
         "Statement": [
             {
@@ -92,7 +92,7 @@ def test_the_policy_of_an_environment_is_this_document() -> None:
 
 
 def test_a_name_that_begins_with_anothers_name_opens_nothing() -> None:
-    policy = access_grants.iam_policy(access_grants.grants(spec(), "maze"))
+    policy = access_grants.iam_policy(access_grants.list_grants(spec(), "maze"))
     for root in (bucket_keys.update_root, bucket_keys.evaluation_root, bucket_keys.experience_root):
         assert allows(policy, "s3:PutObject", root(STORAGE.prefix, "maze") + "00001")
         for action in ("s3:GetObject", "s3:PutObject", "s3:ListBucket"):
@@ -102,14 +102,14 @@ def test_a_name_that_begins_with_anothers_name_opens_nothing() -> None:
 
 @pytest.mark.parametrize("action", ["s3:GetObject", "s3:PutObject", "s3:ListBucket"])
 def test_the_aggregator_sees_no_experience_and_no_evaluation(action: str) -> None:
-    policy = access_grants.iam_policy(access_grants.grants(spec(), "aggregator"))
+    policy = access_grants.iam_policy(access_grants.list_grants(spec(), "aggregator"))
     for name in ("maze", "maze2"):
         assert not allows(policy, action, bucket_keys.experience_shard(STORAGE.prefix, name, 1))
         assert not allows(policy, action, bucket_keys.evaluation(STORAGE.prefix, name, 1))
 
 
 def test_the_aggregator_reads_updates_and_writes_only_what_is_shared() -> None:
-    policy = access_grants.iam_policy(access_grants.grants(spec(), "aggregator"))
+    policy = access_grants.iam_policy(access_grants.list_grants(spec(), "aggregator"))
     update = bucket_keys.update_folder(STORAGE.prefix, "maze", 3)
     assert allows(policy, "s3:GetObject", update + bucket_keys.ADAPTER)
     assert allows(policy, "s3:ListBucket", update)
@@ -123,7 +123,7 @@ def test_the_aggregator_reads_updates_and_writes_only_what_is_shared() -> None:
 def test_the_audit_log_is_written_by_the_aggregator_and_read_by_all() -> None:
     entry = bucket_keys.audit_entry(STORAGE.prefix, 3)
     for identity, may_write in (("aggregator", True), ("maze", False)):
-        policy = access_grants.iam_policy(access_grants.grants(spec(), identity))
+        policy = access_grants.iam_policy(access_grants.list_grants(spec(), identity))
         assert allows(policy, "s3:GetObject", entry)
         assert allows(policy, "s3:ListBucket", bucket_keys.audit_root(STORAGE.prefix))
         assert allows(policy, "s3:PutObject", entry) is may_write
@@ -143,21 +143,21 @@ def test_a_silo_and_the_aggregator_may_both_write_its_claims_where_updates_are_m
     assert allows(policy, action, claim) and allows(policy, action, other)
     for identity in ("maze", "aggregator"):
         assert not allows(
-            access_grants.iam_policy(access_grants.grants(spec(), identity)), action, claim
+            access_grants.iam_policy(access_grants.list_grants(spec(), identity)), action, claim
         )
 
 
 def test_nobody_may_delete() -> None:
     for identity in ("maze", "aggregator"):
-        text = json.dumps(access_grants.iam_policy(access_grants.grants(spec(), identity)))
+        text = json.dumps(access_grants.iam_policy(access_grants.list_grants(spec(), identity)))
         assert "Delete" not in text
         assert "s3:*" not in text
 
 
 def test_a_private_store_elsewhere_has_a_policy_of_its_own() -> None:
     private = {"endpoint": "http://silo:9000", "bucket": "private", "prefix": "mine"}
-    stores = access_grants.by_endpoint(
-        access_grants.grants(spec(experienceStorage={"s3": private}), "maze"),
+    stores = access_grants.group_by_endpoint(
+        access_grants.list_grants(spec(experienceStorage={"s3": private}), "maze"),
     )
     assert list(stores) == ["http://store:9000", "http://silo:9000"]
     shared, own = (access_grants.iam_policy(granted) for granted in stores.values())
@@ -169,8 +169,8 @@ def test_a_private_store_elsewhere_has_a_policy_of_its_own() -> None:
 
 def test_a_private_bucket_beside_the_exchange_is_in_the_same_policy() -> None:
     private = {"endpoint": "http://store:9000/", "bucket": "private"}
-    stores = access_grants.by_endpoint(
-        access_grants.grants(spec(experienceStorage={"s3": private}), "maze")
+    stores = access_grants.group_by_endpoint(
+        access_grants.list_grants(spec(experienceStorage={"s3": private}), "maze")
     )
     [granted] = stores.values()
     policy = access_grants.iam_policy(granted)
@@ -197,17 +197,17 @@ def test_resources_are_named_as_the_region_wants(region: str, start: str) -> Non
 
 def test_a_file_of_demonstrations_may_be_read_by_its_environment_alone() -> None:
     given = spec(demonstrationsFrom="s3://data/silo/shown.jsonl")
-    policy = access_grants.iam_policy(access_grants.grants(given, "maze"))
+    policy = access_grants.iam_policy(access_grants.list_grants(given, "maze"))
     assert allows(policy, "s3:GetObject", "silo/shown.jsonl", "data")
     assert allows(policy, "s3:ListBucket", "silo/shown.jsonl", "data")
     assert not allows(policy, "s3:PutObject", "silo/shown.jsonl", "data")
     assert not allows(policy, "s3:GetObject", "silo/other.jsonl", "data")
     for other in ("maze2", "aggregator"):
-        policy = access_grants.iam_policy(access_grants.grants(given, other))
+        policy = access_grants.iam_policy(access_grants.list_grants(given, other))
         assert not allows(policy, "s3:GetObject", "silo/shown.jsonl", "data")
-    without = access_grants.grants(spec(demonstrationsFrom="/a/path"), "maze")
+    without = access_grants.list_grants(spec(demonstrationsFrom="/a/path"), "maze")
     assert access_grants.iam_policy(without) == access_grants.iam_policy(
-        access_grants.grants(spec(), "maze")
+        access_grants.list_grants(spec(), "maze")
     )
 
 
@@ -228,14 +228,14 @@ def test_a_file_that_would_open_more_than_itself_is_refused(file: str) -> None:
 
 def test_an_unknown_identity_is_refused_with_the_known_ones() -> None:
     with pytest.raises(InputError, match="got 'wordle', expected aggregator, maze, maze2"):
-        access_grants.grants(spec(), "wordle")
+        access_grants.list_grants(spec(), "wordle")
 
 
 def test_a_spec_without_storage_needs_one_given() -> None:
     bare = FederationSpec.model_validate({"environments": [{"name": "maze", "world": "maze"}]})
     with pytest.raises(InputError, match=r"spec\.storage: got nothing"):
-        access_grants.grants(bare, "maze")
-    assert access_grants.grants(bare, "maze", STORAGE)
+        access_grants.list_grants(bare, "maze")
+    assert access_grants.list_grants(bare, "maze", STORAGE)
 
 
 def test_the_servers_file_holds_the_same_policies_and_one_administrator() -> None:
@@ -243,8 +243,8 @@ def test_the_servers_file_holds_the_same_policies_and_one_administrator() -> Non
         name: Credentials(access_key=f"key-{name}", secret_key=f"secret-{name}")
         for name in ("maze", "root")
     }
-    granted = {"maze": access_grants.grants(spec(), "maze")}
-    document = access_grants.weed_identities(granted, pairs, admin="root")
+    granted = {"maze": access_grants.list_grants(spec(), "maze")}
+    document = access_grants.seaweedfs_identities(granted, pairs, admin="root")
     [policy] = document["policies"]
     assert json.loads(policy["content"]) == access_grants.iam_policy(granted["maze"])
     maze, root = document["identities"]
@@ -261,7 +261,7 @@ def test_the_aggregators_policy_does_not_grow_with_the_environments() -> None:
             "environments": [{"name": f"silo-{n}", "world": "maze"} for n in range(100)],
         }
     )
-    policy = json.dumps(access_grants.iam_policy(access_grants.grants(many, "aggregator")))
+    policy = json.dumps(access_grants.iam_policy(access_grants.list_grants(many, "aggregator")))
     assert len(policy) < 2048, "Amazon takes 2,048 characters for a user's own policy"
 
 
@@ -289,7 +289,7 @@ def test_no_environment_reaches_into_another(mine: str, other: str, prefix: str)
 @pytest.mark.parametrize("action", ["s3:GetObject", "s3:PutObject", "s3:ListBucket"])
 def test_an_environment_of_the_same_cluster_has_nothing_to_do_with_letters(action: str) -> None:
     for identity in ("maze", "aggregator"):
-        policy = access_grants.iam_policy(access_grants.grants(spec(), identity))
+        policy = access_grants.iam_policy(access_grants.list_grants(spec(), identity))
         for key in (bucket_keys.order, bucket_keys.answer):
             assert not allows(policy, action, key(STORAGE.prefix, "maze", 1))
 

@@ -13,7 +13,7 @@ from hansa.api.bucket_documents import (
     TaskTallies,
 )
 from hansa.api.spec import Model
-from hansa.core.errors import Corrupt, Garbled
+from hansa.core.errors import Corrupt, InvalidDocument
 from hansa.store import documents
 from hansa.validation import json_size, messages
 from tests.support.memory_store import MemoryStore
@@ -48,7 +48,7 @@ def stored(data: bytes) -> MemoryStore:
     return store
 
 
-READERS = pytest.mark.parametrize("reader", [documents.read, documents.read_whole])
+READERS = pytest.mark.parametrize("reader", [documents.read_document, documents.read_with_checksum])
 
 
 @READERS
@@ -62,7 +62,7 @@ def test_a_silos_own_document_may_name_as_many_tasks_as_it_has(kind: Any, reader
 @READERS
 def test_a_document_of_the_exchange_may_not(reader: Any) -> None:
     data = made(EvaluationDocument, MANY)
-    with pytest.raises(Garbled, match="got more than 40000 commas, colons and brackets"):
+    with pytest.raises(InvalidDocument, match="got more than 40000 commas, colons and brackets"):
         reader(EvaluationDocument, stored(data), KEY)
     assert reader(EvaluationDocument, stored(made(EvaluationDocument, 1000)), KEY).episodes == 1000
 
@@ -70,7 +70,7 @@ def test_a_document_of_the_exchange_may_not(reader: Any) -> None:
 @READERS
 def test_a_silos_own_document_has_an_end_as_well(reader: Any) -> None:
     padded = made(TaskTallies, 1) + b" " * documents.MOST_BYTES
-    with pytest.raises(Garbled, match=f"got more than {documents.MOST_BYTES} bytes"):
+    with pytest.raises(InvalidDocument, match=f"got more than {documents.MOST_BYTES} bytes"):
         reader(TaskTallies, stored(padded), KEY)
 
 
@@ -82,7 +82,7 @@ def test_a_crowded_document_of_ours_is_refused_before_it_is_parsed() -> None:
 @pytest.mark.parametrize(
     "wrong, sentence",
     [
-        pytest.param(997, "adapter: Field required", id="as many as are taken apart"),
+        pytest.param(997, "fingerprint: Field required", id="as many as are taken apart"),
         pytest.param(998, "the document: got 1001 things that do not fit", id="more than that"),
     ],
 )
@@ -91,4 +91,4 @@ def test_of_very_many_misfits_only_their_number_is_told(wrong: int, sentence: st
     document = {"program": "0", "environment": "maze", "tasks": {f"{i}": [1] for i in range(wrong)}}
     with pytest.raises(ValidationError) as refused:
         TaskTallies.model_validate(document)
-    assert messages.first_misfit(refused.value) == sentence
+    assert messages.describe_first_misfit(refused.value) == sentence

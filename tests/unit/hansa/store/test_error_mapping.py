@@ -4,9 +4,9 @@ import pytest
 
 from hansa.api.spec import S3
 from hansa.core.errors import ClockSkewed, Denied
-from hansa.store.error_mapping import Answers
+from hansa.store.error_mapping import ErrorMapper
 
-ANSWERS = Answers(s3=S3(bucket="hansa"), path="storage.s3", patience_seconds=1)
+ANSWERS = ErrorMapper(s3=S3(bucket="hansa"), path="storage.s3", patience_seconds=1)
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,6 @@ ANSWERS = Answers(s3=S3(bucket="hansa"), path="storage.s3", patience_seconds=1)
 )
 def test_why_credentials_are_refused_is_said(code: str, kind: type[Denied], sentence: str) -> None:
     response = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": 403}}
-    refusal = ANSWERS.meaning(response, "orders/maze/000001.json", "read")
+    refusal = ANSWERS.map_response(response, "orders/maze/000001.json", "read")
     assert type(refusal) is kind
     assert sentence in refusal.message and "s3://hansa/orders/maze/000001.json" in refusal.message

@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hansa.api import bucket_keys
-from hansa.core.errors import KeyMissing, PermanentError, Precondition, Unopened
+from hansa.core.errors import KeyMissing, PermanentError, Precondition, UnsealError
 from hansa.crypto import sealing
 from hansa.store.base import ObjectStore, put_once
-from hansa.store.experience import ENV_EXPERIENCE_KEY, ExperienceStore, experience_store
-from hansa.store.sealed import sealing_store
+from hansa.store.experience import ENV_EXPERIENCE_KEY, ExperienceStore, open_experience_store
+from hansa.store.sealed import open_sealing_store
 from tests.support.memory_store import MemoryStore
 from tests.support.sealed_stores import Killed, assignment
 
-NEW, OLD, OTHER = (sealing.new_key() for _ in range(3))
+NEW, OLD, OTHER = (sealing.generate_opening_key() for _ in range(3))
 SHARD = bucket_keys.experience_shard("fed", "maze", 1)
 LATER = bucket_keys.experience_shard("fed", "maze", 2)
 BUDGET = bucket_keys.privacy_budget("fed", "maze")
@@ -44,7 +44,7 @@ def test_no_byte_of_it_can_be_changed_unseen(data: bytes, at: int, change: int) 
     sealed = bytearray(store.objects[SHARD])
     sealed[at % len(sealed)] ^= change
     store.objects[SHARD] = bytes(sealed)
-    with pytest.raises(Unopened, match=SHARD):
+    with pytest.raises(UnsealError, match=SHARD):
         over(store, NEW).get(SHARD)
 
 
@@ -74,14 +74,14 @@ def test_an_object_under_anothers_name_is_refused() -> None:
     store = MemoryStore()
     over(store, NEW).put_if_absent(SHARD, TURN)
     store.objects[LATER] = store.objects[SHARD]
-    with pytest.raises(Unopened, match=f"{LATER}: chunk 0 is not as it was sealed"):
+    with pytest.raises(UnsealError, match=f"{LATER}: chunk 0 is not as it was sealed"):
         over(store, NEW).get(LATER)
 
 
 def test_what_is_not_sealed_is_not_believed() -> None:
     store = MemoryStore()
     store.objects[SHARD] = b"what the bucket's owner would have the silo learn" * 2
-    with pytest.raises(Unopened, match=f"{SHARD}: it is not sealed"):
+    with pytest.raises(UnsealError, match=f"{SHARD}: it is not sealed"):
         over(store, NEW).get(SHARD)
 
 
@@ -147,10 +147,10 @@ def given_to(tmp_path: Path, *own: sealing.OpeningKey) -> Mapping[str, str]:
 
 def test_a_client_with_a_key_seals_and_one_without_has_the_store_itself(tmp_path: Path) -> None:
     store = MemoryStore()
-    assert experience_store(store, IN_SHARED, {}) is store
-    client = experience_store(store, IN_SHARED, given_to(tmp_path, NEW, OLD))
+    assert open_experience_store(store, IN_SHARED, {}) is store
+    client = open_experience_store(store, IN_SHARED, given_to(tmp_path, NEW, OLD))
     client.put_if_absent(SHARD, TURN)
-    assert sealing.opened([NEW], SHARD, store.objects[SHARD]) == TURN
+    assert sealing.unseal([NEW], SHARD, store.objects[SHARD]) == TURN
 
 
 @pytest.mark.parametrize(
@@ -168,27 +168,27 @@ def test_without_its_key_a_client_stops_before_it_writes_anything(
     store.objects[BUDGET] = b"{}"
     environ = given_to(tmp_path, *own) if own else {}
     with pytest.raises(KeyMissing, match=f"{SHARD}: {sentence}") as error:
-        experience_store(store, IN_SHARED, environ)
+        open_experience_store(store, IN_SHARED, environ)
     assert error.value.exit == PermanentError.exit
-    experience_store(store, IN_SHARED, given_to(tmp_path, NEW))
+    open_experience_store(store, IN_SHARED, given_to(tmp_path, NEW))
 
 
 def test_a_run_that_began_unsealed_is_not_gone_on_with_sealed(tmp_path: Path) -> None:
     store = MemoryStore()
     store.objects[SHARD] = TURN * 2
-    with pytest.raises(Unopened, match="it is not sealed"):
-        experience_store(store, IN_SHARED, given_to(tmp_path, NEW))
+    with pytest.raises(UnsealError, match="it is not sealed"):
+        open_experience_store(store, IN_SHARED, given_to(tmp_path, NEW))
 
 
 def test_a_file_without_a_key_is_named(tmp_path: Path) -> None:
     with pytest.raises(PermanentError, match=r"HANSA_EXPERIENCE_KEY: .*own.key: got no private"):
-        experience_store(MemoryStore(), IN_SHARED, given_to(tmp_path))
+        open_experience_store(MemoryStore(), IN_SHARED, given_to(tmp_path))
 
 
 def test_updates_may_be_sealed_where_experience_is_and_neither_lies_open(tmp_path: Path) -> None:
     store = MemoryStore()
-    private = experience_store(store, IN_SHARED, given_to(tmp_path, NEW))
-    exchange = sealing_store(store, private, IN_SHARED)
+    private = open_experience_store(store, IN_SHARED, given_to(tmp_path, NEW))
+    exchange = open_sealing_store(store, private, IN_SHARED)
     folder = bucket_keys.update_folder("fed", "maze", 3)
     put_once(exchange, folder + bucket_keys.ADAPTER, TURN)
     put_once(exchange, folder + bucket_keys.MANIFEST, b"{}")

@@ -9,7 +9,7 @@ from hansa.api.status import RoundSettings
 from hansa.core.errors import NotFound, PermanentError, Precondition
 from hansa.crypto import sealing
 from hansa.store.base import ObjectStore, put_once
-from hansa.store.sealed import sealing_store
+from hansa.store.sealed import open_sealing_store
 from tests.support.memory_store import MemoryStore
 from tests.support.sealed_stores import KEY, Killed, assignment
 
@@ -25,10 +25,10 @@ class Silo:
 
     def __init__(self) -> None:
         self.shared, self.private = MemoryStore(), MemoryStore()
-        self.exchange: ObjectStore = sealing_store(self.shared, self.private, assignment())
+        self.exchange: ObjectStore = open_sealing_store(self.shared, self.private, assignment())
 
     def opened(self, key: str) -> bytes:
-        return sealing.opened([KEY], key, self.shared.objects[key])
+        return sealing.unseal([KEY], key, self.shared.objects[key])
 
     def send(self, adapter: bytes = b"adapter", moments: bytes = b"moments") -> bytes:
         stored = put_once(self.exchange, ADAPTER, adapter)
@@ -105,7 +105,7 @@ def test_a_sealed_update_whose_content_is_gone_is_missing() -> None:
     silo = Silo()
     silo.send()
     silo.private.objects.clear()
-    with pytest.raises(NotFound, match="not in the private store any more"):
+    with pytest.raises(NotFound, match="no longer in the private store"):
         silo.exchange.get(ADAPTER)
 
 
@@ -121,9 +121,9 @@ def test_other_objects_are_written_once_as_ever() -> None:
 
 def test_a_silo_without_a_private_store_sends_nothing() -> None:
     with pytest.raises(PermanentError, match=r"sealTo: got a key, and this silo has no experience"):
-        sealing_store(MemoryStore(), MemoryStore(), assignment(experience_storage=None))
+        open_sealing_store(MemoryStore(), MemoryStore(), assignment(experience_storage=None))
 
 
 def test_without_a_key_the_exchange_is_the_store_itself() -> None:
     shared = MemoryStore()
-    assert sealing_store(shared, MemoryStore(), assignment(settings=RoundSettings())) is shared
+    assert open_sealing_store(shared, MemoryStore(), assignment(settings=RoundSettings())) is shared

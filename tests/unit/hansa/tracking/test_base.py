@@ -21,7 +21,7 @@ from hansa.core.errors import InputError
 from hansa.local import results
 from hansa.local.rundir import RunDir
 from hansa.manifests.load import load
-from hansa.publish.tracked_run import LocalRun, _of_document
+from hansa.publish.tracked_run import LocalRun, _build_record
 from hansa.report import data, tracking_figures
 from hansa.report.run_facts import ReportData
 from hansa.tracking.base import Destination, open_tracker
@@ -39,9 +39,9 @@ from pathlib import Path
 from hansa.report import tracking_figures as figures
 from hansa.tracking import base
 from tests.support.tracked import IDENTITY, make_tracked
-assert base.names() == ["lines", "mlflow", "tensorboard", "wandb"]
+assert base.TRACKERS.list_names() == ["lines", "mlflow", "tensorboard", "wandb"]
 tracker = base.open_tracker("lines", base.Destination(out=Path(sys.argv[1])))
-tracker.write(figures.record(make_tracked(), IDENTITY, is_over=True))
+tracker.write(figures.build_record(make_tracked(), IDENTITY, is_over=True))
 """
 
 
@@ -96,11 +96,11 @@ def document() -> dict[str, Any]:
 
 
 def test_a_federation_on_a_cluster_is_exported_from_its_status_alone() -> None:
-    record = _of_document(document())
-    assert record == tracking_figures.record(make_tracked(), "1b4e28ba", is_over=True)
+    record = _build_record(document())
+    assert record == tracking_figures.build_record(make_tracked(), "1b4e28ba", is_over=True)
     running = document()
     running["status"]["phase"] = "Running"
-    assert _of_document(running).state == "running"
+    assert _build_record(running).state == "running"
 
 
 class Api(BaseHTTPRequestHandler):

@@ -15,7 +15,7 @@ from tests.support.tracked import IDENTITY, SECRET, WORDS, Figures, expected, ma
 
 def export(federation: Federation, out: Path) -> None:
     tracker = open_tracker("tensorboard", Destination(out=out))
-    tracker.write(tracking_figures.record(federation, IDENTITY, is_over=True))
+    tracker.write(tracking_figures.build_record(federation, IDENTITY, is_over=True))
 
 
 def read(out: Path) -> dict[str, list[tuple[str, int, float]]]:

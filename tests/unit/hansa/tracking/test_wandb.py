@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow  # its library is imported in seconds
 
 def export(federation: Federation, out: Path) -> None:
     tracker = open_tracker("wandb", Destination(out=out))
-    tracker.write(tracking_figures.record(federation, IDENTITY, is_over=True))
+    tracker.write(tracking_figures.build_record(federation, IDENTITY, is_over=True))
 
 
 def read(out: Path) -> dict[str, list[tuple[str, int, float]]]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from hansa.api.worlds import BUILTIN, BuiltinWorld
 from hansa.cli.main import main
 from hansa_worlds import Observation, Split, Task, World
 
@@ -38,10 +39,7 @@ class Steering(World):
 @pytest.fixture
 def steering(monkeypatch: pytest.MonkeyPatch) -> str:
     """Name of that world, known to the registry for the length of a test."""
-    from hansa_worlds import registry
-
-    place = f"{__name__}:Steering"
-    monkeypatch.setitem(registry.BUILTIN, "steering", place)
+    monkeypatch.setitem(BUILTIN, "steering", BuiltinWorld(f"{__name__}:Steering", "steers"))
     return "steering"
 
 

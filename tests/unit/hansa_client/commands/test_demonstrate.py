@@ -34,7 +34,7 @@ def test_each_demonstration_solves_its_task_when_it_is_played_again(tmp_path: Pa
     world = make("wordle", {"prompt": "brief"})
     tasks = {task.id: task for task in world.tasks("train")}
     for each in agentgym_format.read(out.read_bytes(), "f"):
-        played = each.played()
+        played = each.merge_rules()
         assert world.start(tasks[each.item_id]).text == played[0].text
         for action, seen in zip(played[1::2], played[2::2], strict=True):
             assert world.step(action.text).text == seen.text
@@ -106,9 +106,20 @@ def test_what_is_wrong_is_named(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_world_without_an_expert_is_one_sentence(
+def test_a_world_whose_text_no_file_can_hold_is_named(
     steering: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    assert hansa("demonstrate", steering, "--out", tmp_path / "x") == 2
+    assert capsys.readouterr().err == "error: world 'steering': its text is not valid Unicode\n"
+
+
+def test_a_world_without_an_expert_is_one_sentence(
+    steering: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(Steering, "_begin", lambda self, task: "Go?")
     assert hansa("demonstrate", steering, "--out", tmp_path / "x") == 2
     said = capsys.readouterr().err
     assert said == "error: world 'steering' has no expert, so there is nobody to demonstrate\n"
@@ -124,6 +135,7 @@ def test_an_expert_that_never_succeeds_shows_nothing(
 ) -> None:
     from hansa_worlds import Move
 
+    monkeypatch.setattr(Steering, "_begin", lambda self, task: "Go?")
     monkeypatch.setattr(Steering, "expert", lambda self: Move("", "wait"))
     assert hansa("demonstrate", steering, "--out", tmp_path / "x") == 2
     assert "its expert solved none of 1 tasks" in capsys.readouterr().err

@@ -9,7 +9,7 @@ from hansa.adapter import lora
 from hansa.adapter.lora import Tensors
 from hansa.api.spec import Adapter
 from hansa.cli.main import main as hansa
-from hansa.core.stats import wilson
+from hansa.core.stats import wilson_interval
 from hansa_worlds import DEMO_OPTIONS
 
 MAZE = ["evaluate", "--world", "maze", "--options", json.dumps(DEMO_OPTIONS["maze"])]
@@ -42,7 +42,7 @@ def test_tasks_that_are_played_several_times_have_a_wider_interval_than_their_ep
     [result] = json.loads(capsys.readouterr().out)["results"]
     assert (result["tasks"], result["episodes"], result["broken"]) == (5, 20, 0)
     low, high = result["interval"]
-    plain = wilson(result["successes"], 20)
+    plain = wilson_interval(result["successes"], 20)
     assert high - low > plain.high - plain.low
     assert main([*MAZE, "--tasks", "2", "--samples", "2"]) == 0
     assert "of 4 episodes of 2 held-out tasks, temperature 1" in capsys.readouterr().out
@@ -52,7 +52,7 @@ def test_an_adapter_is_loaded_by_peft(
     start: Tensors, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "adapter_model.safetensors").write_bytes(lora.encode(start))
-    config = lora.config(Adapter(), "builtin:tiny", lora.target_names(start))
+    config = lora.render_config(Adapter(), "builtin:tiny", lora.target_names(start))
     (tmp_path / "adapter_config.json").write_bytes(config)
     options = ["--option", "map=generated", "--option", "size=6", "--option", "max_turns=12"]
     command = ["evaluate", "--world", "maze", *options, "--tasks", "5"]
@@ -97,7 +97,7 @@ def test_an_adapter_of_another_size_is_refused_with_the_tensor_that_differs(
     name = min(start)
     cut = {**start, name: start[name][:, :-1]}
     (tmp_path / "adapter_model.safetensors").write_bytes(lora.encode(cut))
-    config = lora.config(Adapter(), "builtin:tiny", lora.target_names(cut))
+    config = lora.render_config(Adapter(), "builtin:tiny", lora.target_names(cut))
     (tmp_path / "adapter_config.json").write_bytes(config)
     assert main([*MAZE, "--adapter", str(tmp_path)]) == 2
     said = capsys.readouterr().err

@@ -43,7 +43,7 @@ def test_it_prints_what_a_client_compares_the_manifest_with(
     start: Tensors, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert hansa("model", "-f", write(tmp_path)) == 0
-    files = base_model.digest(base_model.resolve("builtin:tiny"))
+    files = base_model.compute_digest(base_model.resolve("builtin:tiny"))
     shapes = lora.shapes_digest(lora.shapes(start))
     assert capsys.readouterr().out == f"model.sha256:   {files}\nadapter.shapes: {shapes}\n"
 
@@ -56,7 +56,7 @@ def test_a_folder_of_ones_own_and_other_layers_have_other_digests(
     source = f"path:{tinymodel.make(tmp_path / 'model')}"
     own = printed(capsys, write(tmp_path, model={"source": source}))
     assert own["model"]["source"] == source
-    assert own["model"]["sha256"] == base_model.digest(tmp_path / "model")
+    assert own["model"]["sha256"] == base_model.compute_digest(tmp_path / "model")
     assert own["adapter"]["shapes"] != tiny["adapter"]["shapes"]
     fewer = printed(capsys, write(tmp_path, adapter={"rank": 4, "targetModules": ["q_proj"]}))
     assert fewer["model"] == tiny["model"]

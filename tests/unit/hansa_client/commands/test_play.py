@@ -216,7 +216,7 @@ def test_an_adapter_makes_the_model_the_player(
     start: Tensors, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "adapter_model.safetensors").write_bytes(lora.encode(start))
-    config = lora.config(Adapter(), "builtin:tiny", lora.target_names(start))
+    config = lora.render_config(Adapter(), "builtin:tiny", lora.target_names(start))
     (tmp_path / "adapter_config.json").write_bytes(config)
     assert hansa(*MAZE, "--seed", 4, "--adapter", tmp_path) == 0
     with_start = capsys.readouterr().out

@@ -150,7 +150,7 @@ def test_episodes_are_exported_for_others(
     shown, explored = agentgym_format.read(out.read_bytes(), "f")
     assert shown.turns[0].text == RULES
     assert [turn.loss for turn in shown.turns] == [None, False, None, False, None, True, None]
-    assert [turn.text for turn in explored.played()] == [
+    assert [turn.text for turn in explored.merge_rules()] == [
         turn.text for turn in SHARDS["maze", 1][1].turns
     ]
     assert hansa("trajectories", run, "--export", out) == 2

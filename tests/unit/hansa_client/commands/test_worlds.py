@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
+from hansa.api.worlds import BUILTIN
 from hansa.cli.main import main as hansa
-from hansa_worlds import registry
+from hansa.core.entry_points import Registry
+from hansa_worlds import listing, registry
 from hansa_worlds.base import World
-from hansa_worlds.maze import Maze
+from hansa_worlds.maze.world import Maze
 
 
 def main(*arguments: str) -> int:
@@ -63,9 +65,10 @@ def test_a_world_that_cannot_be_made_does_not_hide_the_others(
     def kind(name: str) -> type[World]:
         return Stubborn if name == "stubborn" else Maze
 
-    monkeypatch.setattr(registry, "kind", kind)
-    monkeypatch.setattr(registry, "BUILTIN", {"maze": "", "stubborn": ""})
-    monkeypatch.setattr(registry, "entry_points", lambda group: [])
+    monkeypatch.setattr(registry, "load_world", kind)
+    table = dict.fromkeys(("maze", "stubborn"), BUILTIN["maze"])
+    monkeypatch.setattr(registry, "WORLDS", Registry(group="none", builtin=table))
+    monkeypatch.setattr(listing, "WORLDS", registry.WORLDS)
     maze, stubborn = data(capsys)
     assert maze["tasks"]["test"] == 25
     assert stubborn["trouble"] == "cannot be loaded (RuntimeError: no server)"
@@ -105,7 +108,7 @@ class Levels(Maze):
 def test_scores_of_each_kind_of_task_are_shown_when_asked_for(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry, "kind", lambda name: Levels)
+    monkeypatch.setattr(registry, "load_world", lambda name: Levels)
     assert "groups" not in data(capsys, "maze", "--score")[0]["players"]["expert"]
     (entry,) = data(capsys, "maze", "--score", "--by-group")
     assert list(entry["players"]["expert"]["groups"]) == ["row-0", "row-1"]

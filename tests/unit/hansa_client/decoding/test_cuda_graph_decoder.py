@@ -64,13 +64,13 @@ def by_steps(monkeypatch: pytest.MonkeyPatch) -> None:
         return made
 
     def plan(slots: Any, spans: Any, model: Any) -> FlashPlan:
-        return FlashPlan.of(slots, spans, torch.device("cpu"))
+        return FlashPlan.from_spans(slots, spans, torch.device("cpu"))
 
     monkeypatch.setattr(cuda_graph_decoder, "_STEPS", 1)  # so that rows fall apart most
     monkeypatch.setattr(torch.cuda, "CUDAGraph", Step)
     monkeypatch.setattr(FlashPlan, "attend", attend)
-    monkeypatch.setattr(slot_decoder, "plan", plan)
-    monkeypatch.setattr(choose, "_by_slots", new)
+    monkeypatch.setattr(slot_decoder, "make_plan", plan)
+    monkeypatch.setattr(choose, "_make_slot_decoder", new)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_it_plays_what_the_decoder_for_cpus_plays(
     def world() -> Any:
         return make("maze", {**DEMO_OPTIONS["maze"], "max_turns": 6})
 
-    jobs = tasks.held_out_jobs(world().tasks("train"), 12, seed=3)
+    jobs = tasks.choose_held_out_jobs(world().tasks("train"), 12, seed=3)
     how = replace(HOW, **changes)
     ours = episodes.play(base, world, jobs, how)
     monkeypatch.undo()

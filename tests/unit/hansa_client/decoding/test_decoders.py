@@ -10,7 +10,7 @@ import torch
 from hansa_client.decoding import sampling
 from hansa_client.decoding.lockstep_decoder import LockstepDecoder
 from hansa_client.decoding.protocol import Decoder, StopConditions, TurnRequest
-from hansa_client.decoding.slot_decoder import SlotDecoder, portions
+from hansa_client.decoding.slot_decoder import SlotDecoder, split_requests
 from hansa_client.models import base_model, slot_attention
 from hansa_client.models.base_model import Base
 from hansa_client.rollout.live_episodes import RolloutConfig
@@ -73,15 +73,15 @@ def test_two_turns_of_uneven_rows_equal_the_slow_way(
     make: Callable[[Base], Decoder], name: str, base: Base, request: pytest.FixtureRequest
 ) -> None:
     own: Base = request.getfixturevalue(name)
-    texts = [own.chat.observations(row[:1], first=True)[0] for row in READS]
+    texts = [own.chat.encode_observations(row[:1], first=True)[0] for row in READS]
     with (
         torch.inference_mode(),
-        slot_attention.installed(own.model) if make is packed else _nothing(),
+        slot_attention.install(own.model) if make is packed else _nothing(),
     ):
         decoder = make(own)
         requests = [turn(row, texts[row], most, first=True) for row, most in enumerate((6, 6, 2))]
         first = answers(decoder, requests)
-        news = {row: own.chat.observations(READS[row][1:], first=False)[0] for row in (0, 2)}
+        news = {row: own.chat.encode_observations(READS[row][1:], first=False)[0] for row in (0, 2)}
         second = answers(decoder, [turn(row, first[row][-1:] + news[row]) for row in (0, 2)])
     for one in requests:
         assert first[one.row] == greedy(base, texts[one.row], one.budget)
@@ -96,7 +96,7 @@ def _nothing() -> Any:
 
 
 def test_a_slot_is_taken_over_while_others_write(base: Base) -> None:
-    texts = [base.chat.observations(row[:1], first=True)[0] for row in READS]
+    texts = [base.chat.encode_observations(row[:1], first=True)[0] for row in READS]
     with torch.inference_mode():
         decoder = packed(base)
         decoder.read([turn(0, texts[2], 9, first=True), turn(1, texts[1], 1, first=True)])
@@ -108,7 +108,7 @@ def test_a_slot_is_taken_over_while_others_write(base: Base) -> None:
 
 def test_much_to_read_is_read_in_portions() -> None:
     requests = [turn(row, [1] * length) for row, length in enumerate((3, 3, 9, 1, 1))]
-    groups = [[one.row for one in group] for group in portions(requests, 6)]
+    groups = [[one.row for one in group] for group in split_requests(requests, 6)]
     assert groups == [[0, 1], [2], [3, 4]]
 
 
@@ -124,9 +124,9 @@ def test_much_to_read_is_read_in_portions() -> None:
 def test_a_turn_ends_with_a_text(
     base: Base, texts: tuple[str, ...], words: str, expected: int
 ) -> None:
-    tokens = base.chat.actions([words])[0][:-1]
-    assert StopConditions(base.chat, texts).end_of(tokens) == expected
-    assert StopConditions(base.chat, texts).end_of([base.chat.end, *tokens]) == 1
+    tokens = base.chat.encode_actions([words])[0][:-1]
+    assert StopConditions(base.chat, texts).find_end(tokens) == expected
+    assert StopConditions(base.chat, texts).find_end([base.chat.end, *tokens]) == 1
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def play(
 
     if by_endpoint:
         return episodes.play(base, make, jobs, how, decoders=engine(assignment, tensors))
-    with lora.merged(base.model, assignment.adapter, tensors):
+    with lora.merge_adapter(base.model, assignment.adapter, tensors):
         return episodes.play(base, make, jobs, how)
 
 

@@ -19,7 +19,7 @@ from hansa_client.endpoint.api import Api
 from hansa_client.models import lora
 from hansa_client.models.base_model import Base
 from hansa_client.serving.catalogue import ServedModel
-from hansa_client.serving.life import ServingSettings, serving
+from hansa_client.serving.life import ServingSettings, run_server
 from hansa_client.serving.server import ChatServer
 from hansa_client.serving.sources import AdapterSource
 from hansa_worlds import DEMO_OPTIONS
@@ -56,7 +56,7 @@ def server(folder: Path) -> Iterator[ChatServer]:
     """`hansa serve` with the base alone, which loads what lies in the folder."""
     source = AdapterSource(model="builtin:tiny", entries=[])
     settings = ServingSettings(port=0, slots=8, drain_seconds=5, adapter_folder=folder)
-    with serving(source, settings) as running:
+    with run_server(source, settings) as running:
         yield running
 
 
@@ -97,7 +97,7 @@ def test_what_a_killed_attempt_has_loaded_is_forgotten(
 ) -> None:
     assignment = given(assign, server.url, adapterFolder=str(folder))
     assert assignment.endpoint
-    left = engine(assignment, other)._offer(base)
+    left = engine(assignment, other)._make_offer(base)
     kept = OfferedAdapter(silo="fed-maze-2", digest=left.digest, files=left.files)
     (folder / f".{left.owner}a1b_c2d3").mkdir()  # half of one is written there
     for offer in (left, kept):
@@ -118,9 +118,9 @@ def test_an_adapter_that_is_served_already_is_used_by_whatever_name(
     served.mkdir()
     (served / bucket_keys.ADAPTER).write_bytes(adapter.encode(other))
     shape, targets = assign().adapter, adapter.target_names(other)
-    (served / bucket_keys.CONFIG).write_bytes(adapter.config(shape, "builtin:tiny", targets))
+    (served / bucket_keys.CONFIG).write_bytes(adapter.render_config(shape, "builtin:tiny", targets))
     source = AdapterSource(model="builtin:tiny", entries=[ServedModel(name="best", folder=served)])
-    with serving(source, ServingSettings(port=0, slots=8, drain_seconds=5)) as running:
+    with run_server(source, ServingSettings(port=0, slots=8, drain_seconds=5)) as running:
         assignment = given(assign, running.url)
         assert len(play(assignment, base, other, True).episodes) == 6
         wrong = {name: array + 1 for name, array in other.items()}
@@ -138,7 +138,7 @@ def test_a_server_that_loads_nothing_is_told_so(
     assign: Assign, base: Base, other: Tensors, tmp_path: Path
 ) -> None:
     source = AdapterSource(model="builtin:tiny", entries=[])
-    with serving(source, ServingSettings(port=0, slots=8, drain_seconds=5)) as running:
+    with run_server(source, ServingSettings(port=0, slots=8, drain_seconds=5)) as running:
         assignment = given(assign, running.url, adapterFolder=str(tmp_path))
         with pytest.raises(PermanentError, match="refused to load it: this server loads no adap"):
             play(assignment, base, other, True)

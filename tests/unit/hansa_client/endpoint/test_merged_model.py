@@ -28,13 +28,13 @@ def tensors(base: Base, assign: Callable[..., Assignment]) -> Tensors:
 
 
 def test_targets_have_their_change_and_nothing_else_has(tensors: Tensors) -> None:
-    made = dict(merged_model.files(TINY, tensors, 2.0, [4]))
+    made = dict(merged_model.merge_files(TINY, tensors, 2.0, [4]))
     before, after = load_file(TINY / WEIGHTS), load(made.pop(WEIGHTS))
     assert after.keys() == before.keys()
     targets = {f"{module}.weight" for module in lora.target_names(tensors)}
     for name, weight in before.items():
         if name in targets:
-            pair = lora.names(name.removesuffix(".weight"))
+            pair = lora.tensor_names(name.removesuffix(".weight"))
             change = 2.0 * torch.tensor(tensors[pair.b] @ tensors[pair.a])
             torch.testing.assert_close(after[name], weight + change)
         else:
@@ -53,7 +53,7 @@ def test_weights_may_be_in_several_files_and_keep_their_dtype(
     for number, part in enumerate((names[::2], names[1::2])):
         save_file({name: weights[name] for name in part}, tmp_path / f"model-{number}.safetensors")
     whole: dict[str, torch.Tensor] = {}
-    for name, data in merged_model.files(tmp_path, tensors, 1.0, [4]):
+    for name, data in merged_model.merge_files(tmp_path, tensors, 1.0, [4]):
         whole |= load(data) if name.endswith(".safetensors") else {}
     assert {value.dtype for value in whole.values()} == {torch.bfloat16}
     targets = {f"{module}.weight" for module in lora.target_names(tensors)}
@@ -72,4 +72,4 @@ def test_a_base_that_has_no_such_weight_is_refused(
     for left in ({"elsewhere": weight}, {f"{module}.weight": weight[:3].contiguous()}):
         save_file(weights | left, tmp_path / WEIGHTS)
         with pytest.raises(PermanentError, match=f"have no weight of {re.escape(module)} to merge"):
-            list(merged_model.files(tmp_path, tensors, 1.0, [1]))
+            list(merged_model.merge_files(tmp_path, tensors, 1.0, [1]))

@@ -95,7 +95,7 @@ def test_another_base_or_another_adapter_has_another_name(
     )
     one, two = (random_adapter(base, assignment, seed) for seed in (1, 2))
     names = [
-        engine(told, tensors)._offer(base).name
+        engine(told, tensors)._make_offer(base).name
         for told, tensors in [(assignment, one), (assignment, two), (elsewhere, one)]
     ]
     assert len(set(names)) == 3

@@ -36,7 +36,7 @@ def changed(place: int, **fields: Any) -> dict[str, Any]:
 
 
 def test_an_episode_becomes_rules_agreement_and_turns() -> None:
-    made = agentgym_format.of_episode("door-1", RULES, SAID)
+    made = agentgym_format.make_conversation("door-1", RULES, SAID)
     assert made.turns == (
         ConversationTurn("human", "The rules."),
         ConversationTurn("gpt", "OK.", loss=False),
@@ -50,16 +50,16 @@ def test_an_episode_becomes_rules_agreement_and_turns() -> None:
 
 @pytest.mark.parametrize("introduction", ["", "Other rules."])
 def test_an_episode_without_those_rules_has_no_turn_for_them(introduction: str) -> None:
-    made = agentgym_format.of_episode("door-1", introduction, SAID)
+    made = agentgym_format.make_conversation("door-1", introduction, SAID)
     assert made.turns[0] == ConversationTurn("human", SAID[0])
     assert made.turns[1] == ConversationTurn("gpt", "open door", loss=True)
-    assert made.played() == made.turns
+    assert made.merge_rules() == made.turns
 
 
 def test_played_is_what_a_rollout_of_the_episode_has() -> None:
-    made = agentgym_format.of_episode("door-1", RULES, SAID)
-    assert [each.text for each in made.played()] == SAID
-    assert [each.loss for each in made.played()] == [None, True, None, True, None]
+    made = agentgym_format.make_conversation("door-1", RULES, SAID)
+    assert [each.text for each in made.merge_rules()] == SAID
+    assert [each.loss for each in made.merge_rules()] == [None, True, None, True, None]
 
 
 @pytest.mark.parametrize(
@@ -72,13 +72,13 @@ def test_played_is_what_a_rollout_of_the_episode_has() -> None:
 )
 def test_only_an_agreement_is_left_out_of_what_was_played(answer: str, kept: bool) -> None:
     read = agentgym_format.read(json.dumps(changed(1, value=answer)).encode(), "f")[0]
-    assert (answer in [each.text for each in read.played()]) is kept
+    assert (answer in [each.text for each in read.merge_rules()]) is kept
 
 
 def test_what_is_written_is_read_again() -> None:
     some = [
-        agentgym_format.of_episode("a", RULES, SAID),
-        agentgym_format.of_episode("b\nß🙂", "", ["line\nfeed \u2028 \x00", "«act»", "end"]),
+        agentgym_format.make_conversation("a", RULES, SAID),
+        agentgym_format.make_conversation("b\nß🙂", "", ["line\nfeed \u2028 \x00", "«act»", "end"]),
     ]
     data = agentgym_format.write(some)
     assert data.count(b"\n") == 2
@@ -112,7 +112,7 @@ def test_an_array_and_lines_are_read(data: bytes) -> None:
     assert first.turns[3] == ConversationTurn(
         "gpt", "Thought: why\n\nAction: search[red]", loss=True
     )
-    assert [each.text for each in first.played()] == ["Rules\nSearch", first.turns[3].text]
+    assert [each.text for each in first.merge_rules()] == ["Rules\nSearch", first.turns[3].text]
 
 
 def test_a_number_is_an_id_too() -> None:
@@ -204,6 +204,8 @@ def test_what_was_said_is_not_repeated_in_an_error() -> None:
 def test_the_rules_of_a_world_are_found_in_what_it_says_first() -> None:
     world = make("maze", {})
     first = world.start(world.tasks("test")[0]).text
-    made = agentgym_format.of_episode("maze-1", world.introduction(), [first, "move up", "..."])
+    made = agentgym_format.make_conversation(
+        "maze-1", world.introduction(), [first, "move up", "..."]
+    )
     assert made.turns[0].text == world.introduction()
     assert f"{made.turns[0].text}\n{made.turns[2].text}" == first

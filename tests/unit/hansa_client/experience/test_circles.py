@@ -46,7 +46,7 @@ def skipped(episode: Episode, *, shows_state: bool = True) -> Episode:
     header = ShardHeader(
         program="", environment="e", round=1, fingerprint="0" * 64, inputs={}, episodes=1
     )
-    (shard,) = circles.skip([Shard(header, [episode])], lambda _: shows_state)
+    (shard,) = circles.mark_circles([Shard(header, [episode])], lambda _: shows_state)
     return shard.episodes[0]
 
 
@@ -132,7 +132,7 @@ def test_equal_observations_with_progress_between_do_occur(name: str) -> None:
     """Or the test above would show nothing for these worlds."""
     world = make(name, {})
     tasks = world.tasks("train")[:200]
-    marked = [circles.without_circles(walked(world, task)) for task in tasks]
+    marked = [circles.mark_episode(walked(world, task)) for task in tasks]
     assert any(turn.trained is False for episode in marked for turn in episode.turns)
 
 
@@ -173,9 +173,9 @@ def test_a_shard_keeps_its_header_and_order() -> None:
         program="", environment="e", round=1, fingerprint="0" * 64, inputs={}, episodes=2
     )
     shard = Shard(header, [played("aba"), played("ab", success=False)])
-    (made,) = circles.skip([shard], lambda _: True)
+    (made,) = circles.mark_circles([shard], lambda _: True)
     assert made == replace(
-        shard, episodes=[circles.without_circles(played("aba")), played("ab", success=False)]
+        shard, episodes=[circles.mark_episode(played("aba")), played("ab", success=False)]
     )
 
 
@@ -185,9 +185,9 @@ def learned(assignment: Assignment, episode: Episode) -> int:
         program="", environment="e", round=1, fingerprint="0" * 64, inputs={}, episodes=1
     )
     silo = Silo(assignment, MemoryStore(), MemoryStore(), logs.get("client"))
-    base = SimpleNamespace(longest=lambda length: length)
+    base = SimpleNamespace(cap_length=lambda length: length)
     agent: Any = SimpleNamespace(base=base, start={}, frozen={})
-    (sequence,) = silo.lesson(agent, [Shard(header, [episode])], 1).sequences
+    (sequence,) = silo.make_training_set(agent, [Shard(header, [episode])], 1).sequences
     return sum(sequence.is_agent)
 
 

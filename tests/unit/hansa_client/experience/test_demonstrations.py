@@ -48,7 +48,7 @@ def worlds() -> Iterator[None]:
 
 def by_expert(told: Assignment, base: Base, world: World | None = None) -> DemonstrationResult:
     world = world or tasks.make_world(told)
-    return demonstrations.by_expert(told, world, base.chat, lambda tried, found: None)
+    return demonstrations.play_expert_tasks(told, world, base.chat, lambda tried, found: None)
 
 
 def learned(episode: Episode, base: Base) -> list[int]:
@@ -58,7 +58,7 @@ def learned(episode: Episode, base: Base) -> list[int]:
 
 
 def tokens(base: Base, *texts: str) -> list[int]:
-    return [token for action in base.chat.actions(list(texts)) for token in action]
+    return [token for action in base.chat.encode_actions(list(texts)) for token in action]
 
 
 # -- the expert -----------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ def test_an_expert_that_fails_is_dropped_and_counted(assign: Assign, base: Base)
 
 def from_file(told: Assignment, base: Base, *talks: Conversation) -> list[Episode]:
     file = DemonstrationFile("path:x", "0" * 64, list(talks))
-    return demonstrations.from_file(told, file, base.chat).episodes
+    return demonstrations.choose_from_file(told, file, base.chat).episodes
 
 
 def test_only_turns_with_loss_are_learned_and_the_prompt_is_one_with_the_first_observation(
@@ -133,7 +133,9 @@ def test_what_an_expert_wrote_to_a_file_is_learned_as_if_it_had_been_played_here
     world = tasks.make_world(told)
     shown = by_expert(told, base).episodes
     talks = [
-        agentgym_format.of_episode(e.task, world.introduction(), [turn.text for turn in e.turns])
+        agentgym_format.make_conversation(
+            e.task, world.introduction(), [turn.text for turn in e.turns]
+        )
         for e in shown
     ]
     again = from_file(told, base, *agentgym_format.read(agentgym_format.write(talks), "x"))

@@ -8,8 +8,8 @@ import zstandard
 from hansa.api.assignment import Assignment
 from hansa.api.spec import Experience
 from hansa.core.errors import AnotherRun, Corrupt
+from hansa_client import learners
 from hansa_client.experience.shards import Shard, ShardHeader, Shards
-from hansa_client.learners import success_sft
 from hansa_client.trajectory import Episode, Turn
 from tests.support.memory_store import MemoryStore
 
@@ -58,13 +58,15 @@ SHARDS = [shard(0, 2), shard(1, 1, 1), shard(2, 2, 1)]
     ],
 )
 def test_learners_get_what_the_rules_say(rules: dict[str, object], expected: str) -> None:
-    chosen = success_sft.choose(SHARDS[::-1], Experience.model_validate(rules), 2).episodes
+    chosen = learners.get_chooser("success-sft")(
+        SHARDS[::-1], Experience.model_validate(rules), 2
+    ).episodes
     assert [e.task for e in chosen] == expected.split()
 
 
 def test_demonstrations_fill_the_room_that_nobody_explored() -> None:
     rules = Experience(max_trajectories=4)
-    chosen = success_sft.choose([shard(0, 5), shard(1, 1)], rules, 1).episodes
+    chosen = learners.get_chooser("success-sft")([shard(0, 5), shard(1, 1)], rules, 1).episodes
     assert [e.task for e in chosen] == ["0+0", "0+1", "0+2", "1+0"]
 
 
@@ -96,7 +98,7 @@ def test_later_rounds_are_not_seen(assign: Assign) -> None:
     for round_ in (0, 1, 2, 5):
         Shards(store, assign(round=round_)).write(round_, [])
     store.objects["run/experience/maze/README"] = b"a stranger's note"
-    assert Shards(store, assign(round=2)).rounds() == [0, 1, 2]
+    assert Shards(store, assign(round=2)).list_rounds() == [0, 1, 2]
 
 
 @pytest.mark.parametrize(

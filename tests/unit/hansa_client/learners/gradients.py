@@ -30,7 +30,7 @@ SEQUENCES = _sequences(7, 30, 3, 19, 19, 12)
 
 def moved(base: Base) -> Tensors:
     """An adapter that has left its start: B is no longer zero."""
-    made = adapter.start(lora.shapes(base.model, SHAPE), SHAPE.rank, 7)
+    made = adapter.init_adapter(lora.shapes(base.model, SHAPE), SHAPE.rank, 7)
     drawn = np.random.default_rng(1)
     return {n: a + 0.01 * drawn.standard_normal(a.shape, np.float32) for n, a in made.items()}
 

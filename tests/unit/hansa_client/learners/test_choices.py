@@ -41,7 +41,7 @@ def shard(round_: int, *episodes: Episode) -> Shard:
 
 
 def chosen(learner: str, *shards: Shard, **rules: object) -> list[str]:
-    choice = learners.chooser(learner)(shards, Experience.model_validate(rules), 2)
+    choice = learners.get_chooser(learner)(shards, Experience.model_validate(rules), 2)
     return [f"{e.task}{e.turns[1].text}" for e in choice.episodes]
 
 
@@ -62,10 +62,10 @@ def test_a_learner_takes_what_it_can_learn_from(learner: str, expected: str) -> 
 
 
 def test_a_trajectory_counts_as_its_reward_and_a_success_without_one_counts_whole() -> None:
-    choice = reward_weighted.choose([FIRST], Experience(), 1)
+    choice = learners.get_chooser("reward-weighted")([FIRST], Experience(), 1)
     assert choice.weights == [1.0, 0.5]
-    assert reward_weighted.weight(episode("a", 0).model_copy(update={"reward": 0.0})) == 1.0
-    assert reward_weighted.weight(episode("a", 1, -1.0)) == 0.0
+    assert reward_weighted.weigh(episode("a", 0).model_copy(update={"reward": 0.0})) == 1.0
+    assert reward_weighted.weigh(episode("a", 1, -1.0)) == 0.0
 
 
 def test_an_example_without_a_token_to_learn_goes_with_its_pair_and_weight() -> None:
@@ -76,7 +76,7 @@ def test_an_example_without_a_token_to_learn_goes_with_its_pair_and_weight() -> 
         weights=[1.0, 2.0, 3.0, 4.0],
         together=2,
     )
-    sequences, weights = choice.rendered(99)
+    sequences, weights = choice.render(99)
     assert (len(sequences), weights) == (2, [3.0, 4.0])
 
 
@@ -125,10 +125,10 @@ def test_older_rounds_leave_fewer_trajectories_and_none_comes_back() -> None:
 def test_pass_at_k_is_the_chance_of_one_success_in_k(
     tasks: dict[str, list[int]], expected: dict[str, float]
 ) -> None:
-    assert figures.pass_at(tasks) == pytest.approx(expected, abs=1e-5)
+    assert figures.compute_pass_at(tasks) == pytest.approx(expected, abs=1e-5)
 
 
 def test_success_is_told_by_kind_of_task_where_there_are_kinds() -> None:
     kinds = {"a": "easy", "b": "hard", "c": ""}
-    assert figures.groups(SECOND.episodes, kinds) == {"easy": [1, 1], "hard": [0, 2]}
-    assert figures.groups(FIRST.episodes, {}) == {}
+    assert figures.tally_by_kind(SECOND.episodes, kinds) == {"easy": [1, 1], "hard": [0, 2]}
+    assert figures.tally_by_kind(FIRST.episodes, {}) == {}

@@ -1,16 +1,17 @@
 """Learners: each makes the agent better where the right answer is known, and repeats itself."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from importlib import import_module
 
 import pytest
 
 from hansa.adapter import lora as adapter
+from hansa.api.learners import BUILTIN
 from hansa.api.spec import Experience
-from hansa.api.training import BUILTIN
 from hansa_client import learners
+from hansa_client.learners import plugin
 from hansa_client.models.base_model import Base
 from tests.support.explored import Explored, explore, make_lesson, measure, train
 
@@ -39,7 +40,7 @@ def score(base: Base, explored: Callable[[int], Explored]) -> Callable[[str, int
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
-@pytest.mark.parametrize("learner", learners.LEARNERS)
+@pytest.mark.parametrize("learner", BUILTIN)
 def test_a_learner_raises_success_over_its_start(
     score: Callable[[str, int], float], learner: str, seed: int
 ) -> None:
@@ -60,7 +61,7 @@ def test_without_its_filter_imitation_is_worse(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("learner", learners.LEARNERS)
+@pytest.mark.parametrize("learner", BUILTIN)
 def test_a_repeated_run_is_equal_bit_for_bit(
     base: Base, explored: Callable[[int], Explored], learner: str
 ) -> None:
@@ -75,9 +76,8 @@ def test_a_repeated_run_is_equal_bit_for_bit(
 
 
 def test_every_learner_of_the_spec_is_there_and_says_what_it_needs() -> None:
-    assert set(BUILTIN) == set(learners.LEARNERS)
-    for name, module in learners.LEARNERS.items():
+    for name in BUILTIN:
         assert callable(learners.get(name))
-        assert callable(learners.chooser(name))
-        said = import_module(module).__doc__ or ""
+        assert callable(learners.get_chooser(name))
+        said = sys.modules[type(plugin.make(name)).__module__].__doc__ or ""
         assert "Of exploration it needs" in said

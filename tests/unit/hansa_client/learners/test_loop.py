@@ -14,6 +14,7 @@ from hansa.adapter.lora import Tensors
 from hansa.api import bucket_keys
 from hansa.api.assignment import Assignment
 from hansa.api.bucket_documents import StartAdapter
+from hansa.api.learners import BUILTIN
 from hansa.api.spec import Adapter, Training
 from hansa.core.errors import Corrupt, Diverged
 from hansa.core.exits import Exit
@@ -24,7 +25,7 @@ from hansa_client.learners.reward_weighted import Weighted
 from hansa_client.learners.success_sft import Imitation
 from hansa_client.models.base_model import Base
 from hansa_client.training import batches
-from hansa_client.training.scoring import Scorer, agent_tokens
+from hansa_client.training.scoring import Scorer, count_agent_tokens
 from hansa_client.trajectory import Sequence as Trajectory
 from tests.support.memory_store import MemoryStore
 
@@ -71,15 +72,15 @@ def test_parts_hold_a_step_in_order_and_fit_unless_one_alone_is_too_long(
     lengths: list[int], together: int, room: int
 ) -> None:
     step = list(range(len(lengths) * together))
-    parts = batches.parts(step, [n for n in lengths for _ in range(together)], together, room)
+    parts = batches.split_step(step, [n for n in lengths for _ in range(together)], together, room)
     assert [index for part in parts for index in part] == step
     for part in parts:
         assert len(part) % together == 0
-        padded = batches.padded(part, [n for n in lengths for _ in range(together)])
+        padded = batches.count_padded_tokens(part, [n for n in lengths for _ in range(together)])
         assert not room or padded <= room or len(part) == together
 
 
-@pytest.mark.parametrize("learner", learners.LEARNERS)
+@pytest.mark.parametrize("learner", BUILTIN)
 def test_a_step_in_parts_is_the_step_as_a_whole(
     base: Base, lesson: TrainingSet, learner: str
 ) -> None:
@@ -98,7 +99,7 @@ class Narrow(Imitation):
 
     def loss(self, scorer: Scorer, part: Sequence[int]) -> torch.Tensor:
         found = super().loss(scorer, part)
-        self.tried.append(batches.padded(part, [len(s) for s in self._sequences]))
+        self.tried.append(batches.count_padded_tokens(part, [len(s) for s in self._sequences]))
         if self.tried[-1] > self.room:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return found
@@ -123,7 +124,7 @@ def test_memory_that_a_larger_row_of_a_later_step_takes_is_found_by_halving_that
     one, rest = lesson.sequences[-1], lesson.sequences[:4]
     short = changed(replace(lesson, sequences=[one, *rest], weights=[1.0] * 5), batch_tokens=50)
     seeds = (replace(short, seed=seed) for seed in range(50))
-    told = next(each for each in seeds if each.steps()[0] == [0])
+    told = next(each for each in seeds if each.plan_steps()[0] == [0])
     expected: list[int] = []
 
     def expect(_: Scorer, rows: Sequence[Sequence[int]]) -> None:
@@ -195,7 +196,7 @@ def test_chances_are_those_that_the_loss_is_made_of(base: Base, lesson: Training
         logprobs, rows = scorer.logprobs(lesson.sequences)
         assert float(-logprobs.sum()) == pytest.approx(float(scorer.loss(lesson.sequences)))
         alone = scorer.reference_logprobs(lesson.sequences, 64)
-    assert len(logprobs) == agent_tokens(lesson.sequences)
+    assert len(logprobs) == count_agent_tokens(lesson.sequences)
     for row, expected in enumerate(alone):
         torch.testing.assert_close(logprobs[rows == row], expected, rtol=1e-4, atol=1e-4)
 
@@ -208,7 +209,7 @@ def test_kept_moments_change_the_next_round_and_are_restored_to_the_bit(
     kept = train(base, replace(lesson, optimizer=first.optimizer))
     assert any((fresh.tensors[n] != kept.tensors[n]).any() for n in fresh.tensors)
     steps = {float(v[0]) for n, v in kept.optimizer.items() if n.endswith(".steps")}
-    assert steps == {2.0 * len(lesson.steps())}
+    assert steps == {2.0 * len(lesson.plan_steps())}
 
 
 def test_a_half_that_rests_keeps_its_moments_for_its_own_round(
@@ -218,7 +219,7 @@ def test_a_half_that_rests_keeps_its_moments_for_its_own_round(
     second = train(base, replace(lesson, half="A", start=first.tensors, optimizer=first.optimizer))
     third = replace(lesson, half="B", start=second.tensors, optimizer=second.optimizer)
     steps = {float(v[0]) for n, v in train(base, third).optimizer.items() if n.endswith(".steps")}
-    assert steps == {1.0 * len(lesson.steps()), 2.0 * len(lesson.steps())}
+    assert steps == {1.0 * len(lesson.plan_steps()), 2.0 * len(lesson.plan_steps())}
 
 
 def test_what_earned_little_counts_little_also_where_it_is_alone_in_a_step(
@@ -228,9 +229,9 @@ def test_what_earned_little_counts_little_also_where_it_is_alone_in_a_step(
     rich = replace(told, weights=[1.0] * 8)
     poor = replace(told, weights=[1.0, 0.01] * 4)
     for objective in (Weighted(rich), Weighted(poor)):
-        sizes = [objective.size([i]) / agent_tokens([lesson.sequences[i]]) for i in range(8)]
+        sizes = [objective.size([i]) / count_agent_tokens([lesson.sequences[i]]) for i in range(8)]
         assert sizes == pytest.approx([sizes[0]] * 8)
-    assert Weighted(rich).size([0, 1]) == agent_tokens(lesson.sequences[:2])
+    assert Weighted(rich).size([0, 1]) == count_agent_tokens(lesson.sequences[:2])
     assert lora.distance(train(base, rich).tensors, train(base, poor).tensors) > 1e-4
 
 

@@ -34,12 +34,14 @@ def lesson(start: Tensors) -> TrainingSet:
 @pytest.mark.slow
 def test_two_processes_make_the_adapter_of_one(base: Base, start: Tensors) -> None:
     told = lesson(start)
-    assert any(len(step) == 1 for step in told.steps())  # in which the second has nothing to do
+    assert any(
+        len(step) == 1 for step in told.plan_steps()
+    )  # in which the second has nothing to do
     train = learners.get("success-sft")
     alone = train(base, told, lambda done, total: None)
-    with multi_gpu.data_parallel(TINY, base_model.resolve(TINY), told, processes=2):
+    with multi_gpu.train_on_all_gpus(TINY, base_model.resolve(TINY), told, processes=2):
         both = train(base, told, lambda done, total: None)
-    assert multi_gpu.size() == 1
+    assert multi_gpu.count_processes() == 1
     assert both.loss == pytest.approx(alone.loss, rel=1e-4)
     moved = lora.distance(alone.tensors, start)
     assert lora.distance(alone.tensors, both.tensors) < 0.01 * moved
@@ -53,15 +55,15 @@ def test_two_processes_make_the_adapter_of_one(base: Base, start: Tensors) -> No
 def test_a_step_is_dealt_out_whole(
     monkeypatch: pytest.MonkeyPatch, together: int, shares: Sequence[Sequence[int]]
 ) -> None:
-    monkeypatch.setattr(multi_gpu, "size", lambda: 2)
+    monkeypatch.setattr(multi_gpu, "count_processes", lambda: 2)
     step = [index for index in (5, 6, 7, 8, 9) if together == 1 or index < 9]
     for rank, expected in enumerate(shares):
-        monkeypatch.setattr(multi_gpu, "rank", lambda rank=rank: rank)
-        assert multi_gpu.share(step, together) == expected
+        monkeypatch.setattr(multi_gpu, "get_process_rank", lambda rank=rank: rank)
+        assert multi_gpu.take_share(step, together) == expected
 
 
 def test_one_alone_shares_with_nobody() -> None:
     weight = torch.ones(2, requires_grad=True)
-    assert multi_gpu.share([3, 1, 2], 1) == [3, 1, 2]
-    assert multi_gpu.add_up([weight], 0.5) == 0.5
+    assert multi_gpu.take_share([3, 1, 2], 1) == [3, 1, 2]
+    assert multi_gpu.sum_gradients([weight], 0.5) == 0.5
     assert weight.grad is None

@@ -21,16 +21,11 @@ CODE = """
 import itertools, random
 from dataclasses import replace
 from hansa.manifests import plugins
-from hansa_client.learners import success_sft
+from hansa_client.learners.success_sft import SuccessSft
 from hansa_client.learners.base import Choice
-from hansa_client.learners.plugin import LearnerPlugin
 
-class Good(LearnerPlugin):
-    def choose(self, shards, rules, round_):
-        return success_sft.choose(shards, rules, round_)
-
-    def train(self, base, lesson, progress):
-        return success_sft.train(base, lesson, progress)
+class Good(SuccessSft):
+    pass
 
 class Comparing(Good):
     compares = True
@@ -162,19 +157,19 @@ def test_a_choice_that_cannot_be_trained_on_is_said_with_the_learners_name(
     learner: str, sentence: str
 ) -> None:
     with pytest.raises(PermanentError, match=sentence):
-        learners.chooser(learner)(contract._played().shards, Experience(), 1)
+        learners.get_chooser(learner)(contract._play_fixture().shards, Experience(), 1)
 
 
 def test_a_learner_that_makes_nothing_is_said_with_its_name() -> None:
     with pytest.raises(PermanentError, match="untrained trained NoneType, expected Trained"):
-        contract._train(contract._lesson(contract.prepared("untrained", None)))
+        contract._train(contract._make_training_set(contract.make_training("untrained", None)))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("check", contract.CHECKS.values(), ids=contract.CHECKS.keys())
 @pytest.mark.parametrize("learner", ["reward-weighted", "good"])
 def test_a_good_learner_keeps_the_contract(learner: str, check: Any) -> None:
-    check(contract.prepared(learner, None))
+    check(contract.make_training(learner, None))
 
 
 @pytest.mark.slow
@@ -193,7 +188,7 @@ def test_a_good_learner_keeps_the_contract(learner: str, check: Any) -> None:
 def test_the_contract_finds_a_broken_learner(learner: str, check: str) -> None:
     try:
         with pytest.raises((LearnerContractError, IndexError)):
-            contract.CHECKS[check](contract.prepared(learner, None))
+            contract.CHECKS[check](contract.make_training(learner, None))
     finally:
         if learner == "spoiling":
-            contract._played.cache_clear()
+            contract._play_fixture.cache_clear()

@@ -16,7 +16,7 @@ from hansa.adapter.lora import Tensors
 from hansa.api.spec import Adapter, Training
 from hansa_client import learners
 from hansa_client.learners import TrainingSet, loop
-from hansa_client.learners.private import PrivateRun, Protection, add
+from hansa_client.learners.private import PrivateRun, Protection, add_clipped
 from hansa_client.learners.success_sft import Imitation
 from hansa_client.models import lora
 from hansa_client.models.base_model import Base
@@ -86,7 +86,7 @@ def test_leaving_one_trajectory_out_moves_a_steps_sum_by_at_most_the_clip(
     def total(kept: list[tuple[list[float], list[float]]]) -> torch.Tensor:
         sums = [torch.zeros(3, dtype=torch.float64), torch.zeros(2, dtype=torch.float64)]
         for parts in kept:
-            add(sums, [torch.tensor(part) for part in parts], clip)
+            add_clipped(sums, [torch.tensor(part) for part in parts], clip)
         return torch.cat(sums)
 
     moved = total(gradients) - total(gradients[:left] + gradients[left + 1 :])
@@ -98,7 +98,7 @@ def with_run(base: Base, lesson: TrainingSet, look: Callable[[PrivateRun], Any])
     wrapped = lora.attach(base.model, lesson.adapter, lesson.start)
     lora.train_only(wrapped, "both")
     try:
-        run = loop._run(wrapped, Scorer(wrapped, base.device), lesson, Imitation(lesson))
+        run = loop._make_run(wrapped, Scorer(wrapped, base.device), lesson, Imitation(lesson))
         assert isinstance(run, PrivateRun)
         return look(run)
     finally:
@@ -109,9 +109,9 @@ def test_leaving_one_task_out_moves_the_models_own_sum_by_at_most_the_clip(
     base: Base, lesson: TrainingSet
 ) -> None:
     def look(run: PrivateRun) -> None:
-        everybody = run.sums([0, 2, 4])
+        everybody = run.add_up([0, 2, 4])
         for left_out in ([2, 4], [0, 4], [0, 2]):
-            rest = run.sums(left_out)
+            rest = run.add_up(left_out)
             moved = torch.cat([(a - b).reshape(-1) for a, b in zip(everybody, rest, strict=True)])
             assert 0.99 * CLIP < float(moved.norm()) <= CLIP * (1 + 1e-12)
 
@@ -122,7 +122,7 @@ def test_a_trajectorys_gradient_is_that_of_its_mean_loss(base: Base, lesson: Tra
     """One by one and padded together are the same sum: the oracle of any faster way."""
 
     def look(run: PrivateRun) -> None:
-        singly = [sum(parts) for parts in zip(*map(run.gradients, range(6)), strict=True)]
+        singly = [sum(parts) for parts in zip(*map(run.compute_gradients, range(6)), strict=True)]
         run.optimizer.forget_gradients()
         sum(run._loss(index) for index in range(6)).backward()  # type: ignore[union-attr]
         for weight, gradient in zip(run.weights, singly, strict=True):
@@ -134,9 +134,9 @@ def test_a_trajectorys_gradient_is_that_of_its_mean_loss(base: Base, lesson: Tra
 
 def test_no_trajectory_counts_as_a_number_that_is_none(base: Base, lesson: TrainingSet) -> None:
     def look(run: PrivateRun) -> None:
-        plain = run.sums([0])
+        plain = run.add_up([0])
         run._loss = lambda index: torch.nan * run.weights[0].sum()
-        assert all(float(total.abs().sum()) == 0 for total in run.sums([1, 2]))
+        assert all(float(total.abs().sum()) == 0 for total in run.add_up([1, 2]))
         assert any(float(total.abs().sum()) > 0 for total in plain)
 
     with_run(base, lesson, look)
@@ -185,7 +185,7 @@ def ks_distance(values: Any) -> float:
 
 def test_noise_is_normal_by_kolmogorov_and_smirnov() -> None:
     count = 200_000
-    values = Stream(SECRET, "any").normals("noise", count)
+    values = Stream(SECRET, "any").draw_normals("noise", count)
     assert ks_distance(values) < 1.63 / math.sqrt(count)  # one in a hundred would fail
     assert ks_distance(1.02 * values) > 1.63 / math.sqrt(count)
     assert abs(float(np.corrcoef(values[: count // 2], values[count // 2 :])[0, 1])) < 0.01
@@ -193,7 +193,7 @@ def test_noise_is_normal_by_kolmogorov_and_smirnov() -> None:
 
 def test_a_steps_noise_has_the_length_that_the_accountant_counts() -> None:
     own = protection(noise=2.0, divisor=5.0)
-    noised = own.noised("A", 0, torch.zeros(100, 1000, dtype=torch.float64))
+    noised = own.add_noise("A", 0, torch.zeros(100, 1000, dtype=torch.float64))
     assert float(noised.std()) == pytest.approx(2.0 * CLIP / 5.0, rel=0.02)
-    others = [own.noised("B", 0, torch.zeros(9)), own.noised("A", 1, torch.zeros(9))]
+    others = [own.add_noise("B", 0, torch.zeros(9)), own.add_noise("A", 1, torch.zeros(9))]
     assert not any(torch.allclose(other, noised.reshape(-1)[:9]) for other in others)

@@ -17,7 +17,13 @@ from hansa.adapter.lora import Tensors
 from hansa.api.spec import Training
 from hansa.core.errors import PermanentError
 from hansa_client.learners import TrainingSet, loop, private
-from hansa_client.learners.private import FlatNoise, PrivateRun, Protection, add, add_rows
+from hansa_client.learners.private import (
+    FlatNoise,
+    PrivateRun,
+    Protection,
+    add_clipped,
+    add_clipped_rows,
+)
 from hansa_client.learners.reward_weighted import Weighted
 from hansa_client.learners.success_sft import Imitation
 from hansa_client.models import base_model, fused_layers, lora
@@ -64,7 +70,7 @@ def one_by_one(base: Base, lesson: TrainingSet, objective: Any = Imitation) -> I
     wrapped = lora.attach(base.model, lesson.adapter, lesson.start)
     lora.train_only(wrapped, lesson.half)
     try:
-        run = loop._run(wrapped, Scorer(wrapped, CPU), lesson, objective(lesson))
+        run = loop._make_run(wrapped, Scorer(wrapped, CPU), lesson, objective(lesson))
         assert isinstance(run, PrivateRun) and not run.packed
         yield run
     finally:
@@ -78,11 +84,11 @@ def packed(base: Base, lesson: TrainingSet, objective: Any = Imitation) -> Itera
     lora.train_only(wrapped, lesson.half)
     try:
         with (
-            fused_layers.fused(wrapped, dropout=0.0, segments=segments),
-            packing.exchanged(wrapped),
+            fused_layers.fuse_layers(wrapped, dropout=0.0, segments=segments),
+            packing.use_packed_attention(wrapped),
         ):
             own = PackedScorer(wrapped, CPU, may_record=False)
-            run = loop._run(wrapped, own, lesson, objective(lesson), segments)
+            run = loop._make_run(wrapped, own, lesson, objective(lesson), segments)
             assert isinstance(run, PrivateRun) and run.packed
             yield run
     finally:
@@ -93,7 +99,7 @@ def test_gradients_one_by_one_are_those_of_opacus(base: Base) -> None:
     tensors = given.moved(base)
     with one_by_one(base, lesson_from(tensors)) as run:
         for index, golden in enumerate(OPACUS):
-            names = dict(zip(run._named, run.gradients(index), strict=True))
+            names = dict(zip(run._named, run.compute_gradients(index), strict=True))
             ours = given.summary(names)
             assert ours["norm"] == pytest.approx(golden["norm"], abs=1e-5)
             assert ours["projections"] == pytest.approx(golden["projections"], abs=1e-5)
@@ -103,10 +109,10 @@ def test_gradients_one_by_one_are_those_of_opacus(base: Base) -> None:
 def test_segments_of_a_packed_row_are_the_gradients_one_by_one(library: Base, half: Any) -> None:
     lesson = replace(lesson_from(given.moved(library)), half=half, weights=())
     with one_by_one(library, lesson) as run:
-        singly = [run.gradients(index) for index in EVERYBODY]
+        singly = [run.compute_gradients(index) for index in EVERYBODY]
     with packed(library, lesson) as run:
         assert run.packed
-        together = run.packed.gradients(run.weights, list(EVERYBODY))
+        together = run.packed.compute_gradients(run.weights, list(EVERYBODY))
         assert all(weight.grad is None for weight in run.weights)
     for index, gradients in enumerate(singly):
         for ours, theirs in zip(together, gradients, strict=True):
@@ -121,9 +127,9 @@ def test_a_steps_sum_is_the_same_packed_in_parts_of_any_size(
     lesson = lesson_from(given.moved(library), micro_batch_tokens=room)
     lesson = lesson if objective is Weighted else replace(lesson, weights=())
     with one_by_one(library, lesson, objective) as run:
-        singly = run.sums(EVERYBODY)
+        singly = run.add_up(EVERYBODY)
     with packed(library, lesson, objective) as run:
-        together = run.sums(EVERYBODY)
+        together = run.add_up(EVERYBODY)
     for ours, theirs in zip(together, singly, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
 
@@ -134,7 +140,7 @@ def test_rows_are_halved_until_memory_holds_them(
     lesson = replace(lesson_from(given.moved(library)), weights=())
     with packed(library, lesson) as run:
         assert run.packed
-        whole, own, sizes = run.sums(EVERYBODY), run.packed.gradients, []
+        whole, own, sizes = run.add_up(EVERYBODY), run.packed.compute_gradients, []
 
         def short(weights: Any, part: Any) -> Any:
             sizes.append(len(part))
@@ -142,14 +148,14 @@ def test_rows_are_halved_until_memory_holds_them(
                 raise torch.OutOfMemoryError
             return own(weights, part)
 
-        monkeypatch.setattr(run.packed, "gradients", short)
-        halved = run.sums(EVERYBODY)
+        monkeypatch.setattr(run.packed, "compute_gradients", short)
+        halved = run.add_up(EVERYBODY)
         assert max(sizes) == len(EVERYBODY) and sizes[-1] <= 2 and run.shrunk == 0
         for ours, theirs in zip(halved, whole, strict=True):
             torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
-        monkeypatch.setattr(run.packed, "gradients", lambda *_: short([], [0, 0, 0]))
+        monkeypatch.setattr(run.packed, "compute_gradients", lambda *_: short([], [0, 0, 0]))
         with pytest.raises(torch.OutOfMemoryError):
-            run.sums(EVERYBODY)
+            run.add_up(EVERYBODY)
 
 
 def test_many_are_clipped_and_added_as_one_after_another() -> None:
@@ -159,8 +165,8 @@ def test_many_are_clipped_and_added_as_one_after_another() -> None:
     rows[4] = 0.0
     singly, together = (torch.zeros(18).double() for _ in "ab")
     for row in rows:
-        add([singly[:6], singly[6:]], [row[:6], row[6:]], 0.7)
-    add_rows(together, rows, 0.7)
+        add_clipped([singly[:6], singly[6:]], [row[:6], row[6:]], 0.7)
+    add_clipped_rows(together, rows, 0.7)
     torch.testing.assert_close(together, singly, rtol=0, atol=1e-12)
 
 
@@ -168,9 +174,9 @@ def test_many_are_added_in_pieces_as_in_one(monkeypatch: pytest.MonkeyPatch) -> 
     torch.manual_seed(2)
     rows = torch.randn(5, 18)
     whole, cut = (torch.zeros(18).double() for _ in "ab")
-    add_rows(whole, rows, 0.7)
+    add_clipped_rows(whole, rows, 0.7)
     monkeypatch.setattr(private, "_PIECE", 20)
-    add_rows(cut, rows, 0.7)
+    add_clipped_rows(cut, rows, 0.7)
     torch.testing.assert_close(cut, whole, rtol=0, atol=1e-12)
 
 
@@ -180,15 +186,15 @@ def test_noise_that_is_drawn_ahead_is_the_noise_of_its_step_and_weight(library: 
     assert own
     with packed(library, lesson) as run:
         sizes = {name: weight.numel() for name, weight in run._named.items()}
-        with noise.ahead(own.stream, sizes, own.steps) as coming:
+        with noise.draw_ahead(own.stream, sizes, own.steps) as coming:
             flat = FlatNoise(own, run.weights, coming)
             for step in range(own.steps):
                 total = torch.full((sum(sizes.values()),), step, dtype=torch.float64)
                 for (name, weight), ours in zip(
-                    run._named.items(), flat.gradients(total), strict=True
+                    run._named.items(), flat.compute_gradients(total), strict=True
                 ):
                     added = torch.full_like(weight, step, dtype=torch.float64)
-                    assert torch.equal(ours, own.noised(name, step, added).to(weight.dtype))
+                    assert torch.equal(ours, own.add_noise(name, step, added).to(weight.dtype))
 
 
 def test_a_packed_training_ends_where_one_by_one_does(
@@ -200,7 +206,7 @@ def test_a_packed_training_ends_where_one_by_one_does(
     for way in (one_by_one, packed, graphed):
         with way(library, lesson) as run:
             before = [weight.detach().clone() for weight in run.weights]
-            list(run.steps(lambda done, total: None))
+            list(run.run_steps(lambda done, total: None))
             ends.append([weight.detach().clone() for weight in run.weights])
     for singly, together, recorded, start in zip(*ends, before, strict=True):
         assert not torch.allclose(singly, start, rtol=0, atol=1e-4)
@@ -213,7 +219,7 @@ def graphed(base: Base, lesson: TrainingSet, objective: Any = Imitation) -> Iter
     """Packed into rows of few shapes, which a GPU would record."""
     with packed(base, lesson, objective) as run:
         assert run.packed
-        run.packed._scorer._may_record = True
+        run.packed._scorer.may_record = True
         yield run
 
 
@@ -227,12 +233,12 @@ def test_a_steps_sum_is_the_same_in_rows_that_are_recorded(
     lesson = lesson if objective is Weighted else replace(lesson, weights=())
     lots = [list(EVERYBODY), [3, 1], [], [5], *([[0, 4, 2]] * 8)]
     with one_by_one(library, lesson, objective) as run:
-        singly = [run.sums(lot) for lot in lots]
+        singly = [run.add_up(lot) for lot in lots]
     with graphed(library, lesson, objective) as run:
         assert run.packed
         run.packed.expect(lots, run.weights, 0.3)
         assert run.packed._graphed
-        together = [run.sums(lot) for lot in lots]
+        together = [run.add_up(lot) for lot in lots]
         assert all(weight.grad is None for weight in run.weights)
     for our_lot, their_lot in zip(together, singly, strict=True):
         for ours, theirs in zip(our_lot, their_lot, strict=True):
@@ -246,9 +252,9 @@ def test_a_recorded_rows_trajectory_that_is_no_number_spoils_no_other(
     with graphed(library, lesson) as run:
         assert run.packed
         run.packed.expect([list(EVERYBODY)] * 8, run.weights, 0.3)
-        without = run.sums([0, 1, 3, 4, 5])
+        without = run.add_up([0, 1, 3, 4, 5])
         run.packed._shares[2] = torch.nan
-        for ours, theirs in zip(run.sums(EVERYBODY), without, strict=True):
+        for ours, theirs in zip(run.add_up(EVERYBODY), without, strict=True):
             torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-7)
 
 
@@ -267,11 +273,11 @@ def test_recorded_rows_are_halved_until_memory_holds_them_or_are_not_recorded(
     lesson = replace(lesson_from(given.moved(library)), weights=())
     with graphed(library, lesson) as run:
         assert run.packed
-        before = run.sums(EVERYBODY)
+        before = run.add_up(EVERYBODY)
         run.packed.expect([list(EVERYBODY)] * 8, run.weights, 0.3)
         assert bool(run.packed._graphed) is bool(room)
         assert max(shape.tokens for shape in run.packed._shapes) <= max(room, 32)
-        for ours, theirs in zip(run.sums(EVERYBODY), before, strict=True):
+        for ours, theirs in zip(run.add_up(EVERYBODY), before, strict=True):
             torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
 
 
@@ -287,7 +293,7 @@ def test_what_cannot_be_recorded_is_computed_all_the_same(
         assert run.packed
         run.packed.expect([list(EVERYBODY)] * 8, run.weights, 0.3)
         assert run.packed._graphed is None
-        assert any(float(added.abs().sum()) > 0 for added in run.sums(EVERYBODY))
+        assert any(float(added.abs().sum()) > 0 for added in run.add_up(EVERYBODY))
 
 
 def test_layers_whose_gradients_cannot_be_told_apart_are_refused(library: Base) -> None:
@@ -296,6 +302,6 @@ def test_layers_whose_gradients_cannot_be_told_apart_are_refused(library: Base) 
     lora.train_only(wrapped, "both")
     try:
         with pytest.raises(PermanentError, match=r"spec.adapter.targetModules: got layers that"):
-            loop._run(wrapped, Scorer(wrapped, CPU), lesson, Imitation(lesson), Segments())
+            loop._make_run(wrapped, Scorer(wrapped, CPU), lesson, Imitation(lesson), Segments())
     finally:
         lora.detach(wrapped)

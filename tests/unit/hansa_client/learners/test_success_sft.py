@@ -11,10 +11,10 @@ from hansa.api.spec import Adapter, Training
 from hansa_client import learners
 from hansa_client.experience import demonstrations
 from hansa_client.learners import TrainingSet
-from hansa_client.learners.loop import cosine
+from hansa_client.learners.loop import decay_by_cosine
 from hansa_client.models import lora
 from hansa_client.models.base_model import Base
-from hansa_client.training.scoring import Scorer, agent_tokens
+from hansa_client.training.scoring import Scorer, count_agent_tokens
 from hansa_client.trajectory import Sequence, render
 from hansa_worlds import DEMO_OPTIONS, make
 
@@ -26,7 +26,7 @@ def lesson(base: Base, start: Tensors) -> TrainingSet:
     """What an expert shows in thirty mazes."""
     world = make("maze", DEMO_OPTIONS["maze"])
     shown = [
-        demonstrations._expert_episode(world, task, base.chat, 1, thoughts=False)
+        demonstrations._play_expert_task(world, task, base.chat, 1, thoughts=False)
         for task in world.tasks("train")[:30]
     ]
     return TrainingSet(
@@ -55,7 +55,7 @@ def test_the_loss_is_that_of_the_agents_tokens_and_no_others(
                 count += 1
     with torch.inference_mode():
         loss = Scorer(base.model, CPU).loss(lesson.sequences)
-    assert agent_tokens(lesson.sequences) == count
+    assert count_agent_tokens(lesson.sequences) == count
     assert float(loss) == pytest.approx(expected, rel=1e-4)
 
 
@@ -101,10 +101,10 @@ def test_training_lowers_the_loss_and_leaves_the_base_alone(
     assert not any(weight.requires_grad for weight in base.model.parameters())
     with torch.inference_mode():
         untrained = Scorer(base.model, CPU).loss(lesson.sequences)
-        with lora.merged(base.model, lesson.adapter, trained.tensors):
+        with lora.merge_adapter(base.model, lesson.adapter, trained.tensors):
             learned = Scorer(base.model, CPU).loss(lesson.sequences)
     assert float(learned) < 0.8 * float(untrained)
-    assert trained.loss < float(untrained) / agent_tokens(lesson.sequences)
+    assert trained.loss < float(untrained) / count_agent_tokens(lesson.sequences)
 
 
 def test_a_cap_limits_the_steps_and_its_own_schedule(base: Base, lesson: TrainingSet) -> None:
@@ -115,7 +115,7 @@ def test_a_cap_limits_the_steps_and_its_own_schedule(base: Base, lesson: Trainin
 
 
 def test_the_rate_falls_from_all_to_nothing_without_warm_up() -> None:
-    rates = [cosine(done, 10) for done in range(10)]
+    rates = [decay_by_cosine(done, 10) for done in range(10)]
     assert rates[0] == 1.0
     assert rates == sorted(rates, reverse=True)
     assert rates[5] == pytest.approx(0.5)

@@ -102,11 +102,11 @@ def test_a_broken_model_is_a_sentence_and_no_traceback(
 def test_a_digest_follows_the_files_that_count(random_model: Path, tmp_path: Path) -> None:
     folder = tmp_path / "elsewhere"
     shutil.copytree(random_model, folder)
-    assert base_model.digest(folder) == base_model.digest(random_model)
+    assert base_model.compute_digest(folder) == base_model.compute_digest(random_model)
     (folder / "README.md").write_text("prose")
-    assert base_model.digest(folder) == base_model.digest(random_model)
+    assert base_model.compute_digest(folder) == base_model.compute_digest(random_model)
     (folder / "chat_template.jinja").write_text("other")
-    assert base_model.digest(folder) != base_model.digest(random_model)
+    assert base_model.compute_digest(folder) != base_model.compute_digest(random_model)
 
 
 def stored(folder: Path) -> MemoryStore:
@@ -121,7 +121,7 @@ def stored(folder: Path) -> MemoryStore:
 def test_a_model_is_downloaded_once_and_whole(random_model: Path, tmp_path: Path) -> None:
     store = stored(random_model)
     folder = base_model.download(store, "here/bucket", "models/small", tmp_path)
-    assert base_model.digest(folder) == base_model.digest(random_model)
+    assert base_model.compute_digest(folder) == base_model.compute_digest(random_model)
     store.objects.clear()
     assert base_model.download(store, "here/bucket", "models/small", tmp_path) == folder
     assert [path.name for path in tmp_path.iterdir()] == [folder.name]

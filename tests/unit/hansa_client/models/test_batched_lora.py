@@ -12,7 +12,7 @@ from hansa.api.spec import Adapter
 from hansa.core.errors import InputError
 from hansa_client.models import base_model, lora
 from hansa_client.models.batched_lora import BatchedLora
-from hansa_client.models.kv_slots import KVSlots, Span, plan
+from hansa_client.models.kv_slots import KVSlots, Span, make_plan
 from hansa_client.models.slot_attention import forward
 
 SETTINGS = Adapter()
@@ -20,7 +20,7 @@ SCALE = SETTINGS.alpha / SETTINGS.rank
 
 
 def sizes(tensors: Tensors) -> dict[str, tuple[int, int]]:
-    modules = {module: adapter.names(module) for module in adapter.target_names(tensors)}
+    modules = {module: adapter.tensor_names(module) for module in adapter.target_names(tensors)}
     return {m: (tensors[n.b].shape[0], tensors[n.a].shape[1]) for m, n in modules.items()}
 
 
@@ -52,7 +52,7 @@ def test_rows_of_one_pass_have_an_adapter_each() -> None:
     whose = [0, None, 1, 0]
     expected = []
     for row, which in zip(rows, whose, strict=True):
-        with lora.merged(model, SETTINGS, adapters[which] if which is not None else {}):
+        with lora.merge_adapter(model, SETTINGS, adapters[which] if which is not None else {}):
             expected.append(plain(model, row)[-1])
     without = plain(model, rows[0])[-1]
     batched = BatchedLora(model)
@@ -66,7 +66,7 @@ def test_rows_of_one_pass_have_an_adapter_each() -> None:
         batched.route(
             [(None if w is None else loaded[w], len(r)) for w, r in zip(whose, rows, strict=True)]
         )
-        logits = forward(model, slots, plan(slots, spans, model), torch.cat(rows), last)
+        logits = forward(model, slots, make_plan(slots, spans, model), torch.cat(rows), last)
     assert torch.allclose(logits, torch.stack(expected), atol=2e-4)
     assert not torch.allclose(logits[0], without, atol=0.1)
 
@@ -75,7 +75,7 @@ def test_a_model_with_transposed_weights_is_adapted_too() -> None:
     model, tokens = gpt2(), torch.arange(9)
     tensors = drawn(model, 3)
     before = plain(model, tokens)
-    with lora.merged(model, SETTINGS, tensors):
+    with lora.merge_adapter(model, SETTINGS, tensors):
         expected = plain(model, tokens)
     batched = BatchedLora(model)
     batched.prepare(sizes(tensors))

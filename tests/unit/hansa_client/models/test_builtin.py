@@ -35,7 +35,7 @@ def test_only_the_builtin_model_does_without_the_library(base: Base, by_library:
     ours, theirs = base.model.state_dict(), by_library.model.state_dict()
     assert ours.keys() == theirs.keys()
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
-    assert base.longest(10**6) == by_library.longest(10**6) == 2048
+    assert base.cap_length(10**6) == by_library.cap_length(10**6) == 2048
 
 
 @pytest.mark.parametrize("rows, columns", [(1, 1), (1, 9), (3, 40), (2, 300)])
@@ -65,8 +65,8 @@ def test_logits_are_equal_over_turns_of_uneven_rows_in_slots(base: Base, by_libr
         found = []
         for each, own in zip((base, by_library), kept, strict=True):
             own.reserve(max(lengths))
-            with torch.inference_mode(), slot_attention.installed(each.model):
-                planned = kv_slots.plan(own, spans, each.model)
+            with torch.inference_mode(), slot_attention.install(each.model):
+                planned = kv_slots.make_plan(own, spans, each.model)
                 found.append(slot_attention.forward(each.model, own, planned, tokens, last))
         assert torch.equal(*found)
 
@@ -74,12 +74,12 @@ def test_logits_are_equal_over_turns_of_uneven_rows_in_slots(base: Base, by_libr
 def lesson(base: Base, told: Adapter) -> TrainingSet:
     world = make("maze", DEMO_OPTIONS["maze"])
     shown = [
-        demonstrations._expert_episode(world, task, base.chat, 1, thoughts=False)
+        demonstrations._play_expert_task(world, task, base.chat, 1, thoughts=False)
         for task in world.tasks("train")[:8]
     ]
     return TrainingSet(
         sequences=[render(episode, 1024) for episode in shown],
-        start=adapter.start(lora.shapes(base.model, told), told.rank, 7),
+        start=adapter.init_adapter(lora.shapes(base.model, told), told.rank, 7),
         adapter=told,
         training=Training(learning_rate=3e-3, batch_tokens=512, epochs=2),
         seed=5,
@@ -113,7 +113,7 @@ def test_an_adapter_is_merged_alike(base: Base, by_library: Base) -> None:
     ids = torch.tensor([[1, 5, 9, 22, 17, 4, 30, 12]], device=base.device)
     found = []
     for each in (base, by_library):
-        with torch.inference_mode(), lora.merged(each.model, told, tensors):
+        with torch.inference_mode(), lora.merge_adapter(each.model, told, tensors):
             found.append(each.model(input_ids=ids).logits)
     assert torch.equal(*found)
 
@@ -134,10 +134,12 @@ def test_the_tokenizer_reads_writes_and_frames_as_the_librarys(
     ours, theirs = base.chat, by_library.chat
     assert vars(worked_out(ours)) == vars(worked_out(theirs))
     for first in (True, False):
-        assert ours.observations(TEXTS, first=first) == theirs.observations(TEXTS, first=first)
-    assert ours.actions(TEXTS) == theirs.actions(TEXTS)
-    rows = [*ours.actions(TEXTS), list(range(768)), []]
-    assert ours.texts(rows) == theirs.texts(rows)
+        assert ours.encode_observations(TEXTS, first=first) == theirs.encode_observations(
+            TEXTS, first=first
+        )
+    assert ours.encode_actions(TEXTS) == theirs.encode_actions(TEXTS)
+    rows = [*ours.encode_actions(TEXTS), list(range(768)), []]
+    assert ours.decode_all(rows) == theirs.decode_all(rows)
 
 
 def worked_out(chat: Any) -> Any:

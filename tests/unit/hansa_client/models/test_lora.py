@@ -29,7 +29,7 @@ def base(request: pytest.FixtureRequest) -> Base:
 @pytest.fixture(scope="module")
 def start(base: Base) -> Tensors:
     """Its untrained adapter."""
-    return adapter.start(lora.shapes(base.model, Adapter()), Adapter().rank, 7)
+    return adapter.init_adapter(lora.shapes(base.model, Adapter()), Adapter().rank, 7)
 
 
 def trained_like(start: Tensors, seed: int = 3) -> Tensors:
@@ -76,7 +76,7 @@ def test_merged_computes_what_peft_computes(base: Base, start: Tensors) -> None:
     with torch.inference_mode():
         by_peft = wrapped(input_ids=IDS).logits
     lora.detach(wrapped)
-    with torch.inference_mode(), lora.merged(base.model, Adapter(), tensors):
+    with torch.inference_mode(), lora.merge_adapter(base.model, Adapter(), tensors):
         merged = base.model(input_ids=IDS).logits
     assert torch.allclose(merged, by_peft, atol=1e-3)
     assert not torch.allclose(merged, base.model(input_ids=IDS).logits, atol=1e-2)
@@ -84,7 +84,10 @@ def test_merged_computes_what_peft_computes(base: Base, start: Tensors) -> None:
 
 def test_merging_restores_the_exact_weights_even_after_an_error(base: Base, start: Tensors) -> None:
     before = weights(base.model)
-    with pytest.raises(KeyboardInterrupt), lora.merged(base.model, Adapter(), trained_like(start)):
+    with (
+        pytest.raises(KeyboardInterrupt),
+        lora.merge_adapter(base.model, Adapter(), trained_like(start)),
+    ):
         assert not is_same(before, base.model)
         raise KeyboardInterrupt
     assert is_same(before, base.model)
@@ -110,7 +113,7 @@ def test_folding_changes_neither_loss_nor_gradient(
     for fold in (False, True):
         torch.manual_seed(1)
         wrapped.train()
-        with lora.folded(wrapped, told) if fold else nullcontext():
+        with lora.fold_layers(wrapped, told) if fold else nullcontext():
             logits = wrapped(input_ids=IDS).logits
             loss = torch.nn.functional.cross_entropy(logits[0, :-1], IDS[0, 1:])
             loss.backward()
@@ -132,12 +135,12 @@ def test_weights_that_are_kept_transposed_are_merged_transposed() -> None:
     torch.manual_seed(0)
     gpt2 = GPT2LMHeadModel(GPT2Config(vocab_size=40, n_embd=16, n_layer=1, n_head=2)).eval()
     told = Adapter(target_modules=["c_attn", "c_proj"])
-    tensors = trained_like(adapter.start(lora.shapes(gpt2, told), told.rank, 1))
+    tensors = trained_like(adapter.init_adapter(lora.shapes(gpt2, told), told.rank, 1))
     wrapped = lora.attach(gpt2, told, tensors)
     with torch.inference_mode():
         by_peft = wrapped(input_ids=IDS).logits
     lora.detach(wrapped)
-    with torch.inference_mode(), lora.merged(gpt2, told, tensors):
+    with torch.inference_mode(), lora.merge_adapter(gpt2, told, tensors):
         assert torch.allclose(gpt2(input_ids=IDS).logits, by_peft, atol=1e-4)
 
 
@@ -176,7 +179,7 @@ def test_an_adapter_of_another_model_is_refused(base: Base, start: Tensors) -> N
         lora.attach(base.model, Adapter(), stranger)
     with (
         pytest.raises(PermanentError, match="which this base model lacks"),
-        lora.merged(base.model, Adapter(), stranger),
+        lora.merge_adapter(base.model, Adapter(), stranger),
     ):
         pass
     with pytest.raises(PermanentError, match="got rank 8, expected 4"):

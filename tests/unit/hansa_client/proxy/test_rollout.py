@@ -39,14 +39,14 @@ def maker(manner: str, **options: Any) -> Callable[[], World]:
 
 
 def play(base: Base, manner: str, count: int = 3, **how: Any) -> Played:
-    jobs = tasks.held_out_jobs(maker(manner)().tasks("train"), count, seed=11)
+    jobs = tasks.choose_held_out_jobs(maker(manner)().tasks("train"), count, seed=11)
     return episodes.play(base, maker(manner), jobs, replace(HOW, **how))
 
 
 def tokens_of(base: Base, *turns: str) -> list[int]:
     """A chat as `hansa serve` and every other world have it; the agent's turns end."""
     chat = base.chat
-    return [*chat.dialogue(turns[:-1]), *chat.actions([turns[-1]])[0]]
+    return [*chat.encode_dialogue(turns[:-1]), *chat.encode_actions([turns[-1]])[0]]
 
 
 def test_the_recorded_turns_are_the_episode(base: Base) -> None:
@@ -77,7 +77,9 @@ def test_equal_seeds_give_equal_episodes_whoever_plays_beside_them(
 @pytest.fixture
 def models(base: Base, monkeypatch: pytest.MonkeyPatch) -> dict[str, Base]:
     """One model with both decoders: transformers' own cannot use KV slots here."""
-    monkeypatch.setattr(choose, "fits", lambda model, longest: hasattr(model, "reads_kv_slots"))
+    monkeypatch.setattr(
+        choose, "can_use_slots", lambda model, longest: hasattr(model, "reads_kv_slots")
+    )
     folder = base_model.resolve(TINY)
     return {"slots": base, "columns": base_model.load(TINY, folder, 1, for_peft=True)}
 
@@ -93,7 +95,9 @@ def test_a_changed_chat_is_a_sequence_of_its_own(models: dict[str, Base], engine
         assert begins == [None, None, True, None, None, None, None]
         first, second = render_all(episode, 256)
         assert (first.continues, second.continues) == (False, True)
-        assert second.tokens[: len(episode.turns[2].tokens)] == base.chat.dialogue([harness.NEXT])
+        assert second.tokens[: len(episode.turns[2].tokens)] == base.chat.encode_dialogue(
+            [harness.NEXT]
+        )
         assert sum(second.is_agent) == len(episode.turns[3].tokens + episode.turns[5].tokens)
     alone = play(base, "rewrite", 1, temperature=0.0, max_new_tokens=6).episodes
     assert alone == played.episodes[:1]
@@ -106,9 +110,9 @@ def test_a_row_that_begins_anew_reads_nothing_of_before(models: dict[str, Base])
         played = play(base, "mixed", 4, **greedy).episodes
         rewritten = [episode for episode in played if episode.turns[2].begins]
         assert 0 < len(rewritten) < 4, "others go on beside them"
-        fresh = base.chat.dialogue([harness.NEXT])
+        fresh = base.chat.encode_dialogue([harness.NEXT])
         request = TurnRequest(row=0, is_first=True, tokens=fresh, budget=6, uniforms=np.zeros(6))
-        with choose.decoding(base, 1, replace(HOW, **greedy)) as decoder:
+        with choose.open_decoder(base, 1, replace(HOW, **greedy)) as decoder:
             decoder.read([request])
             ((_, written),) = decoder.write(1)
         for episode in rewritten:
@@ -118,10 +122,10 @@ def test_a_row_that_begins_anew_reads_nothing_of_before(models: dict[str, Base])
 
 def test_each_chat_is_an_example_and_pairs_compare_first_chats(base: Base) -> None:
     played = play(base, "rewrite").episodes
-    sequences, weights = Choice(episodes=played, weights=[1.0, 2.0, 3.0]).rendered(256)
+    sequences, weights = Choice(episodes=played, weights=[1.0, 2.0, 3.0]).render(256)
     assert weights == [1.0, 1.0, 2.0, 2.0, 3.0, 3.0]
     assert sum(not sequence.continues for sequence in sequences) == 3
-    pairs, _ = Choice(episodes=played[:2], together=2).rendered(256)
+    pairs, _ = Choice(episodes=played[:2], together=2).render(256)
     assert pairs == [render_all(episode, 256)[0] for episode in played[:2]]
 
 

@@ -41,7 +41,7 @@ TOOLS = (harness.ADD,)
 
 
 def text_of(tokenizer: Any, prompt: Prompt) -> str:
-    tokens = Chat(tokenizer).conversation(prompt)
+    tokens = Chat(tokenizer).encode_conversation(prompt)
     text: str = tokenizer.decode(tokens, skip_special_tokens=False)
     return text
 
@@ -63,10 +63,10 @@ def test_turn_by_turn_gives_what_the_whole_chat_gives(template: str) -> None:
     """The call stands there as the model wrote it; the template would write the same."""
     tokenizer = toolmodel.make_tokenizer(template)
     chat = Chat(tokenizer)
-    first = chat.conversation(Prompt(messages=tuple(ASKED), tools=TOOLS))
+    first = chat.encode_conversation(Prompt(messages=tuple(ASKED), tools=TOOLS))
     whole = Prompt(messages=(*ASKED, ANSWER, GIVEN), tools=TOOLS)
-    more = chat.conversation(Prompt(messages=whole.messages, tools=TOOLS, known=3))
-    grown = [*first, *chat.actions([CALL])[0], *more]
+    more = chat.encode_conversation(Prompt(messages=whole.messages, tools=TOOLS, known=3))
+    grown = [*first, *chat.encode_actions([CALL])[0], *more]
     assert tokenizer.decode(grown) == text_of(tokenizer, whole)
 
 
@@ -129,12 +129,12 @@ def test_a_model_calls_a_tool_and_the_episode_keeps_it(monkeypatch: pytest.Monke
     tokenizer = toolmodel.make_tokenizer(KNOWING)
     chat = Chat(tokenizer)
     whole = Prompt(messages=(*ASKED, ANSWER, GIVEN), tools=TOOLS, known=3)
-    first = chat.conversation(Prompt(messages=tuple(ASKED), tools=TOOLS))
-    second = [*first, *chat.actions([CALL])[0], *chat.conversation(whole)]
+    first = chat.encode_conversation(Prompt(messages=tuple(ASKED), tools=TOOLS))
+    second = [*first, *chat.encode_actions([CALL])[0], *chat.encode_conversation(whole)]
     base = toolmodel.teach(tokenizer, [(first, CALL), (second, "It is 5.")])
     monkeypatch.setenv("HANSA_WORLD_COMMANDS", " ".join(HARNESS))
     options = {"command": [*HARNESS, "tools"]}
-    jobs = tasks.held_out_jobs(make("proxy", options).tasks("train"), 2, seed=3)
+    jobs = tasks.choose_held_out_jobs(make("proxy", options).tasks("train"), 2, seed=3)
     for episode in episodes.play(base, lambda: make("proxy", options), jobs, HOW).episodes:
         assert episode.success
         asked, called, given, said, _ = episode.turns
@@ -143,6 +143,6 @@ def test_a_model_calls_a_tool_and_the_episode_keeps_it(monkeypatch: pytest.Monke
         assert given.messages == [GIVEN] and given.tools is None and given.begins is None
         assert said.text == "It is 5." and said.tool_calls is None
         sequence = render(episode, 1500)
-        assert sequence.tokens == [*second, *chat.actions(["It is 5."])[0]]
+        assert sequence.tokens == [*second, *chat.encode_actions(["It is 5."])[0]]
         own = [t for t, is_own in zip(sequence.tokens, sequence.is_agent, strict=True) if is_own]
-        assert own == [*chat.actions([CALL])[0], *chat.actions(["It is 5."])[0]]
+        assert own == [*chat.encode_actions([CALL])[0], *chat.encode_actions(["It is 5."])[0]]

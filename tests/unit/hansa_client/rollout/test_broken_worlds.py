@@ -15,7 +15,7 @@ from hansa.core.exits import Exit
 from hansa_client.models.base_model import Base
 from hansa_client.rollout import episodes, tasks
 from hansa_client.rollout.episodes import EpisodeJob, RolloutConfig
-from hansa_client.rollout.faults import FaultTally, of
+from hansa_client.rollout.faults import FaultTally, describe_fault
 from hansa_client.rollout.live_episodes import LiveEpisode, WorldPool
 from hansa_client.round import check_world, play_round
 from hansa_client.silo import Silo
@@ -95,7 +95,10 @@ def test_a_fault_is_told_by_type_file_and_line_and_says_nothing(
 
 
 def test_a_fault_without_a_traceback_has_a_place_as_well() -> None:
-    assert str(of(KeyError(SECRET), Odd({}))) == "KeyError at tests.unit.hansa_client.oddworlds.Odd"
+    assert (
+        str(describe_fault(KeyError(SECRET), Odd({})))
+        == "KeyError at tests.unit.hansa_client.oddworlds.Odd"
+    )
 
 
 def test_an_empty_machine_is_not_the_worlds_fault(base: Base) -> None:
@@ -116,7 +119,7 @@ def test_too_many_broken_episodes_are_more_than_the_share(
     share: float, broken: int, is_too_many: bool
 ) -> None:
     tally = FaultTally(10, share)
-    fault = of(KeyError(SECRET), Odd({}))
+    fault = describe_fault(KeyError(SECRET), Odd({}))
     for _ in range(broken - 1):
         tally.add(Odd({}), fault)
     if is_too_many:
@@ -153,7 +156,7 @@ def test_a_broken_world_that_waits_holds_nobody_up(base: Base) -> None:
 
 def test_worlds_are_closed_when_the_model_fails() -> None:
     with pytest.raises(RuntimeError), WorldPool(lambda: Odd({}), HOW, 2) as worlds:
-        worlds.each(LiveEpisode.start, [worlds.make(job) for job in jobs(2)])
+        worlds.run_each(LiveEpisode.start, [worlds.make(job) for job in jobs(2)])
         raise RuntimeError
     assert Odd.closed == ["odd-0", "odd-1"]
 

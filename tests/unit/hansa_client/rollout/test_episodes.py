@@ -31,7 +31,7 @@ def maker(name: str) -> Callable[[], World]:
 
 
 def jobs(name: str, count: int) -> list[EpisodeJob]:
-    return tasks.held_out_jobs(maker(name)().tasks("train"), count, seed=11)
+    return tasks.choose_held_out_jobs(maker(name)().tasks("train"), count, seed=11)
 
 
 @pytest.mark.parametrize("name", sorted(DEMO_OPTIONS))
@@ -75,7 +75,7 @@ def test_an_episode_does_not_depend_on_its_batch(base: Base, name: str) -> None:
 
 def test_sampling_differs_by_seed_and_greedy_does_not(base: Base) -> None:
     task = jobs("maze", 1)[0].task
-    ten = [EpisodeJob(task, n, seeds.of_episode(1, task.id, n)) for n in range(10)]
+    ten = [EpisodeJob(task, n, seeds.derive_episode_seed(1, task.id, n)) for n in range(10)]
     sampled = episodes.play(base, maker("maze"), ten, HOW).episodes
     greedy = episodes.play(base, maker("maze"), ten, replace(HOW, temperature=0.0)).episodes
     assert len({tuple(turn.text for turn in e.turns) for e in sampled}) > 1
@@ -163,7 +163,7 @@ def test_a_model_of_another_kind_plays_alike_by_slots_and_by_its_own_cache(
     other = base_model.load("path:x", random_model, 1)
     how = replace(HOW, max_new_tokens=3, batch_episodes=3)
     by_slots = episodes.play(other, maker("maze"), jobs("maze", 4), how)
-    monkeypatch.setattr(choose, "fits", lambda model, longest: False)
+    monkeypatch.setattr(choose, "can_use_slots", lambda model, longest: False)
     by_columns = episodes.play(other, maker("maze"), jobs("maze", 4), how)
     assert (by_slots.engine, by_columns.engine) == ("slots", "columns")
     assert by_slots.episodes == by_columns.episodes
@@ -201,7 +201,7 @@ def test_slots_are_taken_where_they_compute_the_same(
     with torch.inference_mode():
         for weight in made.parameters():
             weight.mul_(8)  # small random weights hardly attend to anything
-        assert choose.fits(made, 512) is expected
+        assert choose.can_use_slots(made, 512) is expected
 
 
 def test_a_model_without_chat_template_and_pad_token_plays(

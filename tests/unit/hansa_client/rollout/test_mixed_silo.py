@@ -8,8 +8,8 @@ import torch
 
 from hansa.adapter import lora as adapter
 from hansa.adapter.lora import Tensors
-from hansa.api.aggregation import Half
 from hansa.api.spec import Adapter, Aggregation, Training
+from hansa.api.strategies import Half
 from hansa_client import learners
 from hansa_client.experience import demonstrations
 from hansa_client.learners import TrainingSet
@@ -25,7 +25,7 @@ from tests.support.merging import draw
 def lesson(base: Base, start: Tensors) -> TrainingSet:
     world = make("maze", DEMO_OPTIONS["maze"])
     tasks = world.tasks("train")[:4]
-    shown = [demonstrations._expert_episode(world, task, base.chat, 1, False) for task in tasks]
+    shown = [demonstrations._play_expert_task(world, task, base.chat, 1, False) for task in tasks]
     return TrainingSet(
         sequences=[render(episode, 512) for episode in shown],
         start=start,
@@ -93,7 +93,7 @@ def test_a_frozen_part_belongs_to_the_model_while_it_trains(
     before = {n: t.clone() for n, t in chosen.model.state_dict().items()}
     frozen = extra(lesson.start, 3)
     trained = train(chosen, replace(lesson, frozen=frozen))
-    with lora.merged(chosen.model, lesson.adapter, frozen):
+    with lora.merge_adapter(chosen.model, lesson.adapter, frozen):
         expected = train(chosen, lesson)
     assert adapter.encode(trained) == adapter.encode(expected)
     assert adapter.encode(trained) != adapter.encode(train(chosen, lesson))

@@ -7,14 +7,14 @@ import pytest
 
 from hansa.api.assignment import Assignment
 from hansa.core.errors import PermanentError
-from hansa_client.rollout.tasks import evaluate_jobs, explore_jobs, make_world
+from hansa_client.rollout.tasks import choose_evaluation_jobs, choose_training_jobs, make_world
 
 Assign = Callable[..., Assignment]
 
 
 def names(told: Assignment) -> list[str]:
     tasks = make_world(told).tasks("train")
-    return [job.task.id for job in explore_jobs(told, tasks)]
+    return [job.task.id for job in choose_training_jobs(told, tasks)]
 
 
 def test_rounds_and_environments_explore_other_tasks_and_attempts_the_same(assign: Assign) -> None:
@@ -26,7 +26,7 @@ def test_rounds_and_environments_explore_other_tasks_and_attempts_the_same(assig
 
 def test_a_task_is_sampled_several_times_with_other_luck(assign: Assign) -> None:
     told = assign(exploration={"tasksPerRound": 4, "samplesPerTask": 3})
-    jobs = explore_jobs(told, make_world(told).tasks("train"))
+    jobs = choose_training_jobs(told, make_world(told).tasks("train"))
     assert set(Counter(job.task.id for job in jobs).values()) == {3}
     assert len({job.seed for job in jobs}) == 12
 
@@ -34,7 +34,7 @@ def test_a_task_is_sampled_several_times_with_other_luck(assign: Assign) -> None
 def test_more_tasks_than_there_are_come_again_with_other_luck(assign: Assign) -> None:
     told = assign(exploration={"tasksPerRound": 7})
     few = make_world(told).tasks("train")[:3]
-    jobs = explore_jobs(told, few)
+    jobs = choose_training_jobs(told, few)
     assert sorted(Counter(job.task.id for job in jobs).values()) == [2, 2, 3]
     assert len({job.seed for job in jobs}) == 7
 
@@ -43,10 +43,10 @@ def test_held_out_tasks_are_the_same_for_every_round_and_more_keep_those_before(
     assign: Assign,
 ) -> None:
     tasks = make_world(assign()).tasks("test")
-    four = evaluate_jobs(assign(), tasks)
-    assert evaluate_jobs(assign(round=9), tasks) == four
-    assert evaluate_jobs(assign(evaluation={"tasks": 9}), tasks)[:4] == four
-    everything = evaluate_jobs(assign(evaluation={"tasks": 99_999}), tasks)
+    four = choose_evaluation_jobs(assign(), tasks)
+    assert choose_evaluation_jobs(assign(round=9), tasks) == four
+    assert choose_evaluation_jobs(assign(evaluation={"tasks": 9}), tasks)[:4] == four
+    everything = choose_evaluation_jobs(assign(evaluation={"tasks": 99_999}), tasks)
     assert len(everything) == len(tasks) == len({job.task.id for job in everything})
 
 
@@ -54,8 +54,8 @@ def test_a_held_out_task_is_played_so_often_and_its_first_episode_stays_the_same
     assign: Assign,
 ) -> None:
     tasks = make_world(assign()).tasks("test")
-    four = evaluate_jobs(assign(), tasks)
-    often = evaluate_jobs(assign(evaluation={"tasks": 4, "samplesPerTask": 3}), tasks)
+    four = choose_evaluation_jobs(assign(), tasks)
+    often = choose_evaluation_jobs(assign(evaluation={"tasks": 4, "samplesPerTask": 3}), tasks)
     assert often[::3] == four
     assert set(Counter(job.task.id for job in often).values()) == {3}
     assert len({job.seed for job in often}) == 12

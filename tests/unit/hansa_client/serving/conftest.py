@@ -13,7 +13,7 @@ from hansa.api.spec import Adapter
 from hansa_client.models import lora
 from hansa_client.models.base_model import Base
 from hansa_client.serving.catalogue import ServedModel
-from hansa_client.serving.life import ServingSettings, serving
+from hansa_client.serving.life import ServingSettings, run_server
 from hansa_client.serving.server import ChatServer
 from hansa_client.serving.sources import AdapterSource
 
@@ -31,7 +31,7 @@ def write_adapter(base: Base, folder: Path, seed: int, size: float = 0.3) -> Pat
     }
     folder.mkdir()
     (folder / bucket_keys.ADAPTER).write_bytes(adapter.encode(tensors))
-    config = adapter.config(Adapter(), TINY, adapter.target_names(tensors))
+    config = adapter.render_config(Adapter(), TINY, adapter.target_names(tensors))
     (folder / bucket_keys.CONFIG).write_bytes(config)
     return folder
 
@@ -53,7 +53,7 @@ def source(folders: dict[str, Path]) -> AdapterSource:
 @pytest.fixture(scope="session")
 def server(source: AdapterSource) -> Iterator[ChatServer]:
     """A server for all tests of this folder."""
-    with serving(
+    with run_server(
         source, ServingSettings(port=0, api_key=KEY, slots=16, drain_seconds=5)
     ) as running:
         yield running

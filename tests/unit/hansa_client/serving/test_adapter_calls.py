@@ -11,7 +11,7 @@ import urllib3
 
 from hansa.api import bucket_documents, bucket_keys
 from hansa_client.models.base_model import Base
-from hansa_client.serving.life import ServingSettings, serving
+from hansa_client.serving.life import ServingSettings, run_server
 from hansa_client.serving.server import ChatServer
 from hansa_client.serving.sources import AdapterSource
 from tests.unit.hansa_client.serving.conftest import KEY, TINY, write_adapter
@@ -35,7 +35,7 @@ def loading(offered: Path) -> Iterator[ChatServer]:
     settings = ServingSettings(
         port=0, api_key=KEY, slots=8, drain_seconds=5, adapter_folder=offered
     )
-    with serving(AdapterSource(model=TINY, entries=[]), settings) as running:
+    with run_server(AdapterSource(model=TINY, entries=[]), settings) as running:
         yield running
 
 

@@ -16,7 +16,7 @@ class Bytes:
 
     stops = (0,)
 
-    def texts(self, rows: Sequence[Sequence[int]]) -> list[str]:
+    def decode_all(self, rows: Sequence[Sequence[int]]) -> list[str]:
         return [bytes(row).decode(errors="replace") for row in rows]
 
 

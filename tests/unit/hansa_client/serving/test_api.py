@@ -171,9 +171,9 @@ def test_a_system_message_and_a_dialogue_are_what_the_model_reads(
         {"role": "user", "content": [{"type": "text", "text": "You have won."}]},
     ]
     answer = client.chat.completions.create(model="a", messages=more, max_tokens=1)
-    first = base.chat.observations([MAZE.format(place=6)], first=True)[0]
-    rest = base.chat.observations(["You have won."], first=False)[0]
-    whole = [*first, *base.chat.actions(["move right"])[0], *rest]
+    first = base.chat.encode_observations([MAZE.format(place=6)], first=True)[0]
+    rest = base.chat.encode_observations(["You have won."], first=False)[0]
+    whole = [*first, *base.chat.encode_actions(["move right"])[0], *rest]
     assert answer.usage.prompt_tokens == len(whole)
 
 

@@ -6,7 +6,7 @@ import openai
 import torch
 
 from hansa_client.models import base_model
-from hansa_client.serving.life import ServingSettings, serving
+from hansa_client.serving.life import ServingSettings, run_server
 from hansa_client.serving.sources import AdapterSource
 
 SAID = "Reach the goal . There are no walls near you"
@@ -15,12 +15,12 @@ SAID = "Reach the goal . There are no walls near you"
 def test_a_model_of_transformers_answers_as_it_generates(random_model: Path) -> None:
     source = f"path:{random_model}"
     base = base_model.load(source, random_model, 1)
-    tokens = base.chat.dialogue([SAID])
+    tokens = base.chat.encode_dialogue([SAID])
     written = base.model.generate(
         torch.tensor([tokens]), do_sample=False, max_new_tokens=12, eos_token_id=base.chat.stops
     )[0, len(tokens) :]
-    expected = base.chat.written(written.tolist())
-    with serving(
+    expected = base.chat.decode(written.tolist())
+    with run_server(
         AdapterSource(model=source, entries=[]), ServingSettings(port=0, slots=4)
     ) as server:
         client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)

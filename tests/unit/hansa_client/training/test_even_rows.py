@@ -15,7 +15,7 @@ LEAST = 8
 
 
 def planned(lots: Sequence[Sequence[int]], lengths: Sequence[int], room: int) -> list[RowShape]:
-    return even_rows.shapes(lots, lengths, [length - 1 for length in lengths], room, LEAST)
+    return even_rows.choose_shapes(lots, lengths, [length - 1 for length in lengths], room, LEAST)
 
 
 @settings(max_examples=200, deadline=None)
@@ -33,7 +33,7 @@ def test_every_sequence_of_every_step_is_in_one_row_that_has_room(
     made = planned(lots, lengths, room)
     assert len({shape.length for shape in made}) == len(made)
     for each in lots if made else []:
-        rows = list(even_rows.rows(each, lengths, made))
+        rows = list(even_rows.fill_rows(each, lengths, made))
         assert sorted(index for _, part in rows for index in part) == sorted(each)
         for shape, part in rows:
             assert len(part) <= shape.count
@@ -78,7 +78,7 @@ def test_a_row_has_its_tokens_and_what_they_count_in_their_places() -> None:
         Trajectory([8, 9], [True, False]),
         Trajectory([1, 2, 3, 4], [False, False, False, True]),
     ]
-    row = even_rows.row(shape, sequences, [0.5, 9.0, 2.0])
+    row = even_rows.build_row(shape, sequences, [0.5, 9.0, 2.0])
     tokens, among, wanted = np.split(row.numbers, [48, 96])
     assert tokens.reshape(3, 16)[:, :4].tolist() == [[5, 6, 7, 0], [8, 9, 0, 0], [1, 2, 3, 4]]
     assert not tokens.reshape(3, 16)[:, 4:].any()
@@ -90,6 +90,6 @@ def test_a_row_has_its_tokens_and_what_they_count_in_their_places() -> None:
 
 
 def test_a_row_of_fewer_sequences_leaves_the_rest_empty() -> None:
-    row = even_rows.row(RowShape(2, 16, 16), [], [])
+    row = even_rows.build_row(RowShape(2, 16, 16), [], [])
     assert row.numbers.tolist() == [0] * 32 + [16] * 32 + [0] * 16
     assert row.shares.tolist() == [0.0] * 16

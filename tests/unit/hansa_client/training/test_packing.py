@@ -31,7 +31,7 @@ def library(random_model: Path) -> Base:
 @pytest.fixture(scope="module")
 def tensors(library: Base) -> Tensors:
     """An adapter that has left its start: B is no longer zero."""
-    made = adapter.start(lora.shapes(library.model, SHAPE), SHAPE.rank, 7)
+    made = adapter.init_adapter(lora.shapes(library.model, SHAPE), SHAPE.rank, 7)
     drawn = np.random.default_rng(1)
     return {n: a + 0.1 * drawn.standard_normal(a.shape, np.float32) for n, a in made.items()}
 
@@ -86,11 +86,11 @@ def test_packed_trajectories_have_the_entropy_of_each_alone(
     monkeypatch.setattr(scoring, "_READ_TOKENS", room)
     monkeypatch.setattr(sliced_logits, "SLICE_BYTES", 4 * 3 * library.model.config.vocab_size)
     with torch.inference_mode():
-        alone = torch.cat(list(scoring._entropies(library, GIVEN)))
-        packed = torch.cat(list(scoring._packed_entropies(library, GIVEN)))
+        alone = torch.cat(list(scoring._compute_entropies(library, GIVEN)))
+        packed = torch.cat(list(scoring._compute_packed_entropies(library, GIVEN)))
     torch.testing.assert_close(packed.sort()[0], alone.sort()[0], rtol=1e-4, atol=1e-5)
-    assert scoring.entropy(library, GIVEN) == pytest.approx(float(packed.mean()), rel=1e-4)
-    assert scoring.entropy(library, []) is None
+    assert scoring.measure_entropy(library, GIVEN) == pytest.approx(float(packed.mean()), rel=1e-4)
+    assert scoring.measure_entropy(library, []) is None
 
 
 def test_a_packed_trajectory_does_not_see_its_neighbours(wrapped: Any, library: Base) -> None:
@@ -118,21 +118,21 @@ def test_slices_of_logits_give_the_likelihoods_and_slopes_of_all(
     states = torch.randn(17, 8, requires_grad=True)
     weight, targets = torch.randn(50, 8), torch.randint(50, (17,))
     scale = torch.randn(17)
-    ours = sliced_logits.logprobs(states, weight, targets)
+    ours = sliced_logits.compute_logprobs(states, weight, targets)
     expected = -torch.nn.functional.cross_entropy(states @ weight.T, targets, reduction="none")
     torch.testing.assert_close(ours, expected)
     (slope,) = torch.autograd.grad((ours * scale).sum(), states)
     (wanted,) = torch.autograd.grad((expected * scale).sum(), states)
     torch.testing.assert_close(slope, wanted)
     with torch.no_grad():
-        assert not sliced_logits.logprobs(states, weight, targets).requires_grad
+        assert not sliced_logits.compute_logprobs(states, weight, targets).requires_grad
 
 
 def test_fused_layers_compute_what_the_libraries_do(wrapped: Any, library: Base) -> None:
     scorer = Scorer(wrapped, library.device)
     plain = scorer.loss(GIVEN)
     theirs = gradients(wrapped, plain)
-    with fused_layers.fused(wrapped, dropout=0.0):
+    with fused_layers.fuse_layers(wrapped, dropout=0.0):
         ours = scorer.loss(GIVEN)
         torch.testing.assert_close(ours, plain, rtol=1e-5, atol=1e-4)
         assert_same(gradients(wrapped, ours), theirs)
@@ -143,9 +143,9 @@ def test_packed_fused_and_recomputed_at_once_is_still_the_same(wrapped: Any, lib
     theirs = gradients(wrapped, Scorer(wrapped, library.device).loss(GIVEN))
     wrapped.train()
     with (
-        fused_layers.fused(wrapped, dropout=0.0),
-        loop.checkpointed(wrapped, True),
-        packing.exchanged(wrapped),
+        fused_layers.fuse_layers(wrapped, dropout=0.0),
+        loop.use_checkpointing(wrapped, True),
+        packing.use_packed_attention(wrapped),
     ):
         ours = gradients(wrapped, PackedScorer(wrapped, library.device).loss(GIVEN))
     wrapped.eval()
@@ -158,9 +158,9 @@ def test_what_fills_a_frame_changes_nothing(wrapped: Any, library: Base) -> None
     theirs = gradients(wrapped, scorer.loss(GIVEN))
     scorer.expect([lengths] * 8)
     assert_same(gradients(wrapped, scorer.loss(GIVEN)), theirs)
-    frame = packing.Frame.around([lengths, [30, 1]])
+    frame = packing.Frame.from_lengths([lengths, [30, 1]])
     for given in (GIVEN, GIVEN[:1], GIVEN[1:]):
-        row = packing.PackedRow.of([sequence.tokens for sequence in given], library.device, frame)
+        row = packing.PackedRow.pack([sequence.tokens for sequence in given], library.device, frame)
         assert row.tokens.shape == row.positions.shape == (1, frame.tokens)
         assert row.bounds.shape == (frame.sequences + 1,)
         assert int(row.bounds[-1]) == frame.tokens
@@ -169,7 +169,7 @@ def test_what_fills_a_frame_changes_nothing(wrapped: Any, library: Base) -> None
 
 def test_one_half_alone_can_be_trained_fused(wrapped: Any, library: Base) -> None:
     lora.train_only(wrapped, "B")
-    with fused_layers.fused(wrapped, dropout=0.0):
+    with fused_layers.fuse_layers(wrapped, dropout=0.0):
         found = gradients(wrapped, Scorer(wrapped, library.device).loss(GIVEN))
     assert found
     assert all(".lora_B." in name for name in found)
@@ -182,13 +182,13 @@ def test_what_cannot_be_packed_is_padded(library: Base, base: Base) -> None:
         (library.model, gpu, PackedScorer),
         (base.model, gpu, Scorer),
     ):
-        with scoring.scorer(given, device, may_record=True) as chosen:
+        with scoring.open_scorer(given, device, may_record=True) as chosen:
             assert type(chosen) is kind
     config = library.model.config
     for fits, name, value in (
-        (packing.fits, "sliding_window", 64),
-        (packing.fits, "layer_types", ["linear_attention", "full_attention"]),
-        (sliced_logits.fits, "final_logit_softcapping", 30.0),
+        (packing.can_pack, "sliding_window", 64),
+        (packing.can_pack, "layer_types", ["linear_attention", "full_attention"]),
+        (sliced_logits.can_slice, "final_logit_softcapping", 30.0),
     ):
         setattr(config, name, value)
         assert not fits(library.model)

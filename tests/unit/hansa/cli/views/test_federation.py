@@ -5,9 +5,15 @@ from typing import Any
 
 import pytest
 
-from hansa.cli.views.federation import StatusView, listing, news, pod_state, screen
-from hansa.core.durations import span
-from hansa.kubernetes.state import closed_round, has_failed, has_succeeded
+from hansa.cli.views.federation import (
+    StatusView,
+    describe_pod_state,
+    list_federations,
+    list_news,
+    screen,
+)
+from hansa.core.durations import format_duration
+from hansa.kubernetes.state import find_closed_round, has_failed, has_succeeded
 from tests.support.builders import later, make_federation, make_job
 from tests.support.status_views import job, look_at, open_round, run, stamp
 
@@ -116,7 +122,7 @@ def test_what_joining_brought_many_is_cut_to_a_screen() -> None:
 
 def test_a_suspended_federation_says_how_to_go_on() -> None:
     shown = screen(look_at(run(make_federation(suspend=True), lambda r: None)), later(5))
-    assert shown.lines == ["it is suspended: `hansa resume` goes on with the same attempts"]
+    assert shown.lines == ["it is suspended: `hansa resume` continues with the same attempts"]
 
 
 def test_many_environments_are_cut_to_a_screen_and_wide_shows_all() -> None:
@@ -157,7 +163,7 @@ def test_an_event_of_the_newer_kind_has_its_time_elsewhere() -> None:
             open_round(roundTimeoutSeconds=100),
             300,
             None,
-            "the deadline of round 1 passed 3m20s ago, and nobody has acted on it",
+            "the deadline of round 1 passed 3m20s ago, and no operator has acted on it",
             id="a deadline that nobody kept",
         ),
         pytest.param(
@@ -234,19 +240,19 @@ def test_who_may_not_read_jobs_is_not_told_that_they_are_missing() -> None:
 
 def test_the_list_has_the_columns_of_kubectl_get() -> None:
     found = [look_at(f).federation for f in (DONE, open_round(), make_federation())]
-    table = listing(found, later(3600), wide=False, spaces=False)
+    table = list_federations(found, later(3600), wide=False, spaces=False)
     assert table.titles == ("NAME", "PHASE", "ROUND", "UPDATES", "SUCCESS", "AGE")
     assert table.rows[1] == ("fed", "Running", "1/2", "1/3", "", "1h")
     assert table.rows[2] == ("fed", "Pending", "0/2", "", "", "1h")
-    wide = listing(found, later(3600), wide=True, spaces=True)
+    wide = list_federations(found, later(3600), wide=True, spaces=True)
     assert (wide.titles[0], wide.titles[-1]) == ("NAMESPACE", "MESSAGE")
 
 
 def test_lines_for_a_pipe_tell_rounds_and_progress() -> None:
-    lines = news(look_at(DONE).federation)
+    lines = list_news(look_at(DONE).federation)
     assert lines[1] == "round 1: aggregated 3/3, success 50.0%"
     assert lines[-1] == "Succeeded: all rounds are done"
-    assert news({"metadata": {}})[-1] == "Pending: no operator has seen it yet"
+    assert list_news({"metadata": {}})[-1] == "Pending: no operator has seen it yet"
 
 
 def test_ends_count_only_for_the_newest_spec_and_the_newest_retry() -> None:
@@ -258,9 +264,9 @@ def test_ends_count_only_for_the_newest_spec_and_the_newest_retry() -> None:
 
 
 def test_a_round_is_closed_when_the_next_opens_or_all_is_done() -> None:
-    assert closed_round(look_at(open_round()).federation) == 0
-    assert closed_round(look_at(DONE).federation) == 2
-    assert closed_round({"metadata": {}}) == 0
+    assert find_closed_round(look_at(open_round()).federation) == 0
+    assert find_closed_round(look_at(DONE).federation) == 2
+    assert find_closed_round({"metadata": {}}) == 0
 
 
 @pytest.mark.parametrize(
@@ -284,7 +290,7 @@ def test_a_round_is_closed_when_the_next_opens_or_all_is_done() -> None:
     ],
 )
 def test_a_pod_in_a_word(status: Any, said: str) -> None:
-    assert pod_state({"status": status}) == said
+    assert describe_pod_state({"status": status}) == said
 
 
 @pytest.mark.parametrize(
@@ -292,7 +298,7 @@ def test_a_pod_in_a_word(status: Any, said: str) -> None:
     [(0, "0s"), (59, "59s"), (60, "1m"), (250, "4m10s"), (12_000, "3h20m"), (187_200, "2d4h")],
 )
 def test_spans_have_at_most_two_units(seconds: float, said: str) -> None:
-    assert span(seconds) == said
+    assert format_duration(seconds) == said
 
 
 PRIVATE = {

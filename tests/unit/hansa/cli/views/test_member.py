@@ -5,19 +5,19 @@ from typing import Any
 
 import pytest
 
-from hansa.cli.views.member import listing, screen
+from hansa.cli.views.member import list_members, screen
 from hansa.core.errors import InputError
-from hansa.kubernetes.federations import Look
+from hansa.kubernetes.federations import FederationView
 from tests.support.clinic import NOW, REPORT, Clinic, working
 from tests.support.members import AGREED
 
 PATH = "settings.exploration.tasksPerRound"
 
 
-def look(clinic: Any, **metadata: Any) -> Look:
+def look(clinic: Any, **metadata: Any) -> FederationView:
     document = clinic.silo.to_json()
     document["metadata"] |= {"creationTimestamp": NOW.isoformat(), **metadata}
-    return Look(federation=document)
+    return FederationView(federation=document)
 
 
 def table(screen_: Any, title: str) -> Any:
@@ -83,7 +83,7 @@ def test_answered_rounds_are_listed_and_older_ones_are_counted() -> None:
 def test_a_silo_that_nobody_has_looked_at_says_so() -> None:
     page = screen(look(Clinic()), NOW)
     assert page.headline.startswith("five: Pending, ")
-    assert page.lines[0] == "nobody has looked at it yet"
+    assert page.lines[0] == "not observed yet"
     assert page.footer[-1] == "stays:  in the store of this folder"
     assert screen(look(Clinic().turn()), NOW).lines[0] == "no order yet"
     resting = working().order(kind="rest", role="", round=0, episodes=0)
@@ -94,14 +94,16 @@ def test_a_silo_that_cannot_be_read_is_refused_by_field() -> None:
     document = look(Clinic()).federation
     document["spec"]["pollSeconds"] = 1
     with pytest.raises(InputError, match=r"spec\.pollSeconds: got 1, expected"):
-        screen(Look(federation=document), NOW)
+        screen(FederationView(federation=document), NOW)
 
 
 def test_members_are_listed_as_kubectl_lists_them() -> None:
     clinic = working()
-    rows = listing([look(clinic, namespace="team").federation], NOW, wide=False, spaces=False).rows
+    rows = list_members(
+        [look(clinic, namespace="team").federation], NOW, wide=False, spaces=False
+    ).rows
     assert rows == [("five", "five", "Working", "1", "1", "", "0s")]
-    wide = listing([look(clinic, namespace="team").federation], NOW, wide=True, spaces=True)
+    wide = list_members([look(clinic, namespace="team").federation], NOW, wide=True, spaces=True)
     assert wide.titles[0] == "NAMESPACE" and wide.titles[-1] == "MESSAGE"
     assert wide.rows[0][0] == "team"
     assert wide.rows[0][-2:] == ("Working", "order 1, client of round 1")

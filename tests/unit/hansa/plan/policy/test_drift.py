@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from hansa.api.assignment import EvaluationReport
-from hansa.api.probes import Probed, ProbeFigure
+from hansa.api.probes import ProbeFigure, ProbeSummary
 from hansa.api.spec import Guard
 from hansa.api.status import EnvironmentStatus, FederationStatus, HistoryEntry
 from hansa.plan.policy import drift, guard
@@ -19,7 +19,7 @@ def entry(
     **violations: float,
 ) -> HistoryEntry:
     nats = {} if forgotten is None else {"memory": forgotten}
-    said = Probed(round=round_, violations=violations, forgotten=nats)
+    said = ProbeSummary(round=round_, violations=violations, forgotten=nats)
     return HistoryEntry(
         round=round_,
         outcome=outcome,
@@ -130,11 +130,11 @@ def test_an_adapter_that_breaks_rules_or_forgets_is_gone_back_from(
 
 def test_the_sentence_names_the_probe_and_both_figures() -> None:
     rule = Guard(max_violations=0.05, max_forgetting=0.5)
-    assert drift.broken(rule, [BASE], entry(4, wall=0.25)) == (
+    assert drift.find_violation(rule, [BASE], entry(4, wall=0.25)) == (
         "probe wall broke its rule in 25.0% of its episodes (round 4) and in 10.0% before "
         "(round 0), a rise of more than guard.maxViolations 0.05"
     )
-    assert drift.broken(rule, [BASE], entry(4, forgotten=0.75)) == (
+    assert drift.find_violation(rule, [BASE], entry(4, forgotten=0.75)) == (
         "the texts of probe memory are 0.750 nats per token less likely than without an adapter "
         "(round 4), more than guard.maxForgetting 0.5"
     )
@@ -143,7 +143,7 @@ def test_the_sentence_names_the_probe_and_both_figures() -> None:
 def test_the_best_that_is_kept_at_the_end_breaks_no_rule() -> None:
     rule = Guard(max_violations=0.05)
     history = [BASE, entry(1, success=0.9, wall=0.9), entry(2, success=0.4, wall=0.1)]
-    kept = guard.best_adapter(rule, history, 2)
+    kept = guard.find_best_adapter(rule, history, 2)
     assert kept is not None
     assert kept.round == 2
 
@@ -181,10 +181,12 @@ def test_a_figure_is_kept_by_environment_and_confirmed_by_round() -> None:
         )
         status = drift.record(status, name, said)
     first, second = status.history
-    assert first.probes == Probed(round=0, violations={"wall": 0.2}, forgotten={"memory": 0.02})
+    assert first.probes == ProbeSummary(
+        round=0, violations={"wall": 0.2}, forgotten={"memory": 0.02}
+    )
     assert second.probes is None
     assert [e.probes.violations["wall"] for e in status.environments if e.probes] == [0.1, 1.0, 0.2]
     assert drift.record(status, "a", report(0)) is status, "who says nothing takes nothing back"
     again = drift.record(status, "a", report(1, wall=ProbeFigure(episodes=4, violations=4)))
-    assert again.history[1].probes == Probed(round=1, violations={"wall": 1.0})
+    assert again.history[1].probes == ProbeSummary(round=1, violations={"wall": 1.0})
     assert again.history[0].probes == first.probes

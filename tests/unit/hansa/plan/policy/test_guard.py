@@ -85,7 +85,7 @@ def test_the_message_names_the_fall_and_both_rounds():
 def test_no_guard_and_unknown_rounds_judge_nothing():
     assert guard.judge(None, [BASE], 0) is None
     assert guard.judge(Guard(), [BASE], 7) is None
-    assert guard.best_adapter(None, [entry(1, maze=1.0)], 1) is None
+    assert guard.find_best_adapter(None, [entry(1, maze=1.0)], 1) is None
 
 
 def test_the_adapter_to_end_with_is_the_best_of_those_that_count():
@@ -97,10 +97,10 @@ def test_the_adapter_to_end_with_is_the_best_of_those_that_count():
         entry(4, "rejected", maze=1.0, wordle=1.0),
     ]
     for last in (3, 4):  # the last may have been judged, or not
-        best = guard.best_adapter(Guard(), history, last)
+        best = guard.find_best_adapter(Guard(), history, last)
         assert best is not None
         assert best.round == 2
-    assert guard.best_adapter(Guard(), history[:1], 0) is None
+    assert guard.find_best_adapter(Guard(), history[:1], 0) is None
 
 
 def test_who_cannot_judge_the_last_adapter_does_not_make_an_old_one_win():
@@ -109,6 +109,6 @@ def test_who_cannot_judge_the_last_adapter_does_not_make_an_old_one_win():
         entry(2, maze=0.7, textcraft=0.7),  # wordle has left
         entry(3, maze=0.8, textcraft=0.8),
     ]
-    best = guard.best_adapter(Guard(), history, 3)
+    best = guard.find_best_adapter(Guard(), history, 3)
     assert best is not None
     assert best.round == 3

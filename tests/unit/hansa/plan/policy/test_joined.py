@@ -50,18 +50,20 @@ def figures(successes: int, episodes: int = 100) -> Figures:
     ],
 )
 def test_the_sentence(served: Figures, alone: Figures, sentence: str) -> None:
-    assert joined.sentence(served, alone) == sentence
+    assert joined.describe_gain(served, alone) == sentence
 
 
 def test_episodes_of_the_same_tasks_are_worth_fewer() -> None:
-    assert "no difference" not in joined.sentence(figures(68), figures(50))
-    assert "no difference" in joined.sentence(figures(68), figures(50), 20.0)
+    assert "no difference" not in joined.describe_gain(figures(68), figures(50))
+    assert "no difference" in joined.describe_gain(figures(68), figures(50), 20.0)
 
 
 @pytest.mark.parametrize("effective", [1e308, 100.1, -1.0, 0.0, 5e-324])
 def test_no_claimed_worth_makes_it_surer_or_breaks_it(effective: float) -> None:
-    claimed = joined.sentence(figures(68), figures(50), effective)
-    assert claimed == joined.sentence(figures(68), figures(50), 100.0 if effective > 1 else 1.0)
+    claimed = joined.describe_gain(figures(68), figures(50), effective)
+    assert claimed == joined.describe_gain(
+        figures(68), figures(50), 100.0 if effective > 1 else 1.0
+    )
 
 
 @pytest.mark.parametrize(
@@ -72,5 +74,5 @@ def test_no_claimed_worth_makes_it_surer_or_breaks_it(effective: float) -> None:
     ],
 )
 def test_three_figures_come_before_the_sentence(served: str, figures_: str) -> None:
-    line = joined.line("maze", alone="62.0%", shared="70.0%", served=served, sentence="s")
+    line = joined.format_line("maze", alone="62.0%", shared="70.0%", served=served, sentence="s")
     assert line == f"maze: {figures_}: s"

@@ -1,5 +1,6 @@
 """Each decision of the plan, as a table."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -43,13 +44,19 @@ def test_quorum(updated, empty, pending, minimum, timed_out, expected):
         pytest.param(42, {}, False, True, id="a permanent error is not retried"),
         pytest.param(43, {}, False, True, id="too few updates is not retried"),
         pytest.param(44, {"failures": 9}, True, False, id="a dead store never counts"),
-        pytest.param(None, {"disrupted": True, "failures": 9}, True, False, id="nor a disruption"),
-        pytest.param(None, {"cannot_start": True}, False, True, id="what cannot start fails fast"),
+        pytest.param(
+            None, {"reason": "Disrupted", "failures": 9}, True, False, id="nor a disruption"
+        ),
+        pytest.param(
+            None, {"reason": "CannotStart"}, False, True, id="what cannot start fails fast"
+        ),
     ],
 )
 def test_retry(exit_code, fields, again, counted):
-    given = {"disrupted": False, "cannot_start": False, "failures": 0, "retries": 2, **fields}
-    verdict = retry.after_failure(exit_code=exit_code, **given)
+    failed = replace(
+        _job("failed", "failed", 1), exit_code=exit_code, reason=fields.get("reason", "")
+    )
+    verdict = retry.judge_failure(failed, failures=fields.get("failures", 0), retries=2)
     assert (verdict.again, verdict.counted) == (again, counted)
 
 
@@ -58,9 +65,9 @@ def test_the_pause_before_an_attempt_doubles_up_to_a_minute():
 
 
 def test_no_clock_runs_before_the_start():
-    assert deadline.ends_at(None, 10) is None
+    assert deadline.compute_end(None, 10) is None
     assert not deadline.is_over(None, NOW)
-    assert deadline.earliest(None, None) is None
+    assert deadline.find_earliest(None, None) is None
 
 
 def _job(name, state, round_):
@@ -76,4 +83,4 @@ def test_active_jobs_nobody_wants_and_old_finished_ones_go():
         _job("last", "succeeded", 4),
         _job("old", "succeeded", 3),
     ]
-    assert retention.to_delete(observed, {"wanted"}, 5) == ["old", "queued", "straggler"]
+    assert retention.list_deletable(observed, {"wanted"}, 5) == ["old", "queued", "straggler"]

@@ -1,0 +1,42 @@
+"""A world whose episodes are on a server: they cannot be copied, and a step waits for it."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, ClassVar
+
+from hansa_worlds.base import Observation, World
+from hansa_worlds.errors import NoPlayer
+from hansa_worlds.remote.server import RemoteServer, SessionHolder
+
+
+class RemoteWorld(World):
+    """Keeps its session from episode to episode until it is closed.
+
+    The session of a world that is gone goes to the next world of the process. Equal tasks give
+    equal episodes only as far as the server does so.
+    """
+
+    waits: ClassVar[bool] = True
+    _least: float
+    """Last reward from which an ended episode is a success."""
+    _server: RemoteServer[Any]
+    _holder: SessionHolder[Any]
+
+    def _release_when_gone(self) -> None:
+        weakref.finalize(self, self._server.release, self._holder).atexit = False
+
+    def _is_success(self, last: Observation) -> bool:
+        return last.reward > 0 and last.reward >= self._least
+
+    def snapshot(self) -> object:
+        """There is none: the episode is on the server."""
+        raise NoPlayer(f"an episode of world {self.name!r} cannot be copied: it is on a server")
+
+    def restore(self, snapshot: object) -> None:
+        """There is no snapshot to continue from."""
+        self.snapshot()
+
+    def close(self) -> None:
+        """Close the session, or leave it to another world where the server cannot close it."""
+        self._server.leave(self._holder)
