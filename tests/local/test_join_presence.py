@@ -1,4 +1,4 @@
-"""Silos that come late, leave, or will not: the others' rounds go on."""
+"""Silos that come late, leave, or will not: the others' rounds continue."""
 
 import pytest
 

@@ -305,7 +305,7 @@ def test_a_folder_that_is_not_there_is_one_sentence_and_is_not_made(
 def test_a_retry_goes_on_with_a_run_that_is_only_stopped_and_leaves_one_alone_that_runs(
     folder: RunDir, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A retry that Ctrl-C stopped says that the same command goes on."""
+    """A retry that Ctrl-C stopped says that the same command resumes it."""
     carried: list[Path] = []
 
     def carry_out(federation: Federation, folder: RunDir, options: object) -> int:
