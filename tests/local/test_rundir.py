@@ -290,7 +290,7 @@ def test_watching_a_run_that_nobody_runs_ends_with_what_to_do(
     out, err = capsys.readouterr()
     assert "Running: round 1 waits for" in out
     assert f"error: run {folder.path}: stopped: round 1 waits for" in err
-    assert f"`hansa run FILE --out {folder.path}` goes on" in err
+    assert f"`hansa run FILE --out {folder.path}` resumes it" in err
 
 
 @pytest.mark.parametrize("command", ["watch", "retry", "status"])
