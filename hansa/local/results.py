@@ -16,7 +16,7 @@ from hansa.api.bucket_documents import (
     sha256,
 )
 from hansa.api.spec import Guard
-from hansa.api.status import Federation, HistoryEntry
+from hansa.api.status import Federation, FederationStatus, HistoryEntry
 from hansa.core.errors import Corrupt, InputError, InvalidDocument, NotFound
 from hansa.core.files import replace_file
 from hansa.local.credentials import pick_reader, read_credentials
@@ -171,12 +171,17 @@ def load_whole_history(
 
 def complete_history(federation: Federation, store: ObjectStore) -> Federation:
     """The object, which names its store, with the rounds that its status has dropped."""
-    history, storage = federation.status.history, federation.spec.storage
-    if storage is None or [entry.round for entry in history] == list(range(len(history))):
+    status, storage = federation.status, federation.spec.storage
+    if storage is None or [entry.round for entry in status.history] == list(_list_ended(status)):
         return federation
     history = list_every_round(federation, store, storage.s3.prefix)
-    status = federation.status.model_copy(update={"history": history})
+    status = status.model_copy(update={"history": history})
     return federation.model_copy(update={"status": status})
+
+
+def _list_ended(status: FederationStatus) -> range:
+    is_open = status.current is not None and status.current.kind == "round"
+    return range(status.round if is_open else status.round + 1)
 
 
 def list_every_round(federation: Federation, store: ObjectStore, prefix: str) -> list[HistoryEntry]:
@@ -188,8 +193,7 @@ def list_every_round(federation: Federation, store: ObjectStore, prefix: str) ->
     """
     status, rule = federation.status, federation.spec.guard
     known = {entry.round: entry for entry in status.history}
-    is_open = status.current is not None and status.current.kind == "round"
-    rounds = range(status.round if is_open else status.round + 1)
+    rounds = _list_ended(status)
     whole = [known.get(r) or _entry(federation, store, prefix, r) for r in rounds]
     for round_ in rounds if rule and rule.acts else ():  # in order: a rejected one is no measure
         if round_ not in known and whole[round_].adapter:
