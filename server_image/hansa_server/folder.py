@@ -72,7 +72,7 @@ def peek_start_shapes(store: ObjectStore, assignment: Assignment) -> Shapes | No
     """
     key = get_start_key(assignment)
     try:
-        shapes = lora.shapes(read_head(store, key), store.size(key))
+        shapes = lora.parse_shapes(read_head(store, key), store.size(key))
     except (NotFound, lora.AdapterError):  # `copy_start` will say what is wrong
         return None
     return compute_part_shapes(shapes, assignment.adapter.rank)
