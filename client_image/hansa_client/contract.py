@@ -210,7 +210,7 @@ def unknown_options_are_refused(training: Training) -> None:
         raise LearnerContractError("options.noSuchOption was taken")
 
 
-def make_training(name: str, options: dict[str, object] | None) -> Training:
+def prepare(name: str, options: dict[str, object] | None) -> Training:
     """The settings that the checks take; an error where there is no such learner."""
     learners.get(name, options)
     return Training(

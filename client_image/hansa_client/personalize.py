@@ -280,7 +280,7 @@ def _train_once(silo: Silo, agent: Agent, lesson: TrainingSet, number: int) -> T
 def _store(private: ObjectStore, assignment: Assignment, tensors: Tensors) -> dict[str, FileEntry]:
     """Adapter and config as PEFT loads them, in the private store."""
     data = put_once(private, _folder(assignment) + bucket_keys.ADAPTER, lora.encode(tensors))
-    shapes = lora.shapes(data)
+    shapes = lora.parse_shapes(data, len(data))
     rank = next(shape[0] for name, shape in shapes.items() if lora.side(name) == "A")
     extra = rank - assignment.adapter.rank
     config = lora.render_config(

@@ -89,7 +89,7 @@ def store_moments(store: ObjectStore, assignment: Assignment, make: Callable[[],
 
 def store_config(store: ObjectStore, assignment: Assignment, stored_adapter: bytes) -> bytes:
     """Store the PEFT config beside the adapter."""
-    targets = lora.target_names(lora.shapes(stored_adapter))
+    targets = lora.target_names(lora.parse_shapes(stored_adapter, len(stored_adapter)))
     own = lora.render_config(assignment.adapter, assignment.model.source, targets)
     return put_once(store, update_folder(assignment) + bucket_keys.CONFIG, own)
 

@@ -68,7 +68,7 @@ def decode(data: bytes, *, copy: bool = True) -> Tensors:
     read-only views of `data`, which saves a reader of many adapters half its memory.
     """
     tensors: Tensors = {}
-    for entry in parse_layout(data, len(data)).values():
+    for entry in tensor_file.parse(data, len(data), check=check_layout).values():
         count = (entry.end - entry.begin) // _FLOAT.itemsize
         flat = np.frombuffer(data, dtype=_FLOAT, count=count, offset=entry.begin)
         array = flat.reshape(entry.shape)
@@ -76,14 +76,13 @@ def decode(data: bytes, *, copy: bool = True) -> Tensors:
     return tensors
 
 
-def parse_layout(head: bytes, size: int) -> Layout:
-    """The tensors of an adapter's file of `size` bytes, from its head."""
-    return tensor_file.parse(head, size, check=check_layout)
+def parse_shapes(head: bytes, size: int | None) -> Shapes:
+    """Shape of each tensor, sorted by name, by the head of an adapter's file of `size` bytes.
 
-
-def parse_head_shapes(head: bytes) -> Shapes:
-    """Shapes of the adapter whose file would have this head."""
-    entries = tensor_file.parse(head, None, check=check_layout)
+    A server can learn the shapes of an update without reading all of it. Without a size, they are
+    those of the file that such a head belongs to.
+    """
+    entries = tensor_file.parse(head, size, check=check_layout)
     return {name: entry.shape for name, entry in entries.items()}
 
 
@@ -123,16 +122,9 @@ def side(name: str) -> str:
     return match["side"]
 
 
-def shapes(adapter: Mapping[str, NDArray[np.float32]] | bytes, size: int | None = None) -> Shapes:
-    """Shape of each tensor, sorted by name; of bytes, only the header is read.
-
-    With `size`, the bytes are the head of a file of that length: a server can learn the shapes of
-    an update without reading all of it.
-    """
-    if isinstance(adapter, bytes):
-        entries = parse_layout(adapter, len(adapter) if size is None else size)
-        return {name: entry.shape for name, entry in entries.items()}
-    return {name: tuple(adapter[name].shape) for name in sorted(adapter)}
+def shapes(tensors: Mapping[str, NDArray[np.float32]]) -> Shapes:
+    """Shape of each tensor, sorted by name."""
+    return {name: tuple(tensors[name].shape) for name in sorted(tensors)}
 
 
 def shapes_digest(shapes: Mapping[str, Sequence[int]]) -> str:

@@ -25,7 +25,7 @@ from hansa.api.secure_aggregation import MaskedUpdate, Masking, SecureAggregatio
 from hansa.api.status import RoundSettings
 from hansa.api.strategies import Half, WeightedMeanOptions
 from hansa.core.errors import InputError, PermanentError
-from hansa.crypto.public_keys import KEY_BYTES, parse_public_key
+from hansa.crypto.keys import KEY_BYTES, parse_public_key
 from hansa.crypto.sealing import OpeningKey
 
 if TYPE_CHECKING:

@@ -232,12 +232,11 @@ class TensorFile(_OpenFile):
 
     def has_same_layout(self, other: "TensorFile") -> bool:
         """Whether both have the same tensors, in fp32, at the same places of their data."""
-        if any(entry.dtype != "F32" for entry in self.layout.values()):
+        if any(e.dtype != "F32" for file in (self, other) for e in file.layout.values()):
             return False
+        # The same object as a rule, since `parse` caches the last few.
         if self.layout is other.layout:  # usual, since `parse` caches the last few
             return True
-        if any(entry.dtype != "F32" for entry in other.layout.values()):
-            return False
         return self.shapes == other.shapes and self.order == other.order
 
     def stretch(self, begin: int, end: int, room: Float32 | None = None) -> Float32:

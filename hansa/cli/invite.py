@@ -25,7 +25,7 @@ def invite(
 
     Send it to the silo's owner by any way, and the fingerprint of your key by another one.
     """
-    from hansa.crypto.public_keys import fingerprint
+    from hansa.crypto.keys import fingerprint
     from hansa.manifests.load import load
     from hansa.members.courier import load_key
     from hansa.members.invitation import invite as make

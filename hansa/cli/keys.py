@@ -75,9 +75,9 @@ def keys(
     It prints the public key, and its fingerprint for the other party to compare. An existing file
     is never overwritten, and only its owner may read the new one.
     """
-    from hansa.crypto import public_keys
+    from hansa.crypto.keys import is_public_key
 
-    if verb is Verb.SHOW and public_keys.is_public_key(file):
+    if verb is Verb.SHOW and is_public_key(file):
         _print_public(file, output)
         return
     use: Use = "masking" if masking else "sealing" if sealing else "signing"
@@ -89,9 +89,9 @@ def keys(
 
 
 def _print_public(public: str, output: Form) -> None:
-    from hansa.crypto import public_keys
+    from hansa.crypto.keys import fingerprint, keyid
 
-    shown = {"publicKey": public, "fingerprint": public_keys.fingerprint(public)}
+    shown = {"publicKey": public, "fingerprint": fingerprint(public)}
     if output is Form.SECRET:
         raise InputError(
             "--output: got secret for a public key, expected the file of a private one"
@@ -99,7 +99,7 @@ def _print_public(public: str, output: Form) -> None:
     if output is Form.TABLE:
         print(*shown.values(), sep="\n")
     else:
-        print_data({**shown, "keyid": public_keys.keyid(public)}, Format(output.value))
+        print_data({**shown, "keyid": keyid(public)}, Format(output.value))
 
 
 def _make_key(path: Path, use: Use) -> "PrivateKey":

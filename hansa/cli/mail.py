@@ -52,7 +52,7 @@ def mail(
     Only what the manifest's publicKeys, or the given keys, signed is believed. Exit code 1 when an
     object is not a letter, or names another letter before it than there is.
     """
-    from hansa.crypto.public_keys import parse_public_key
+    from hansa.crypto.keys import parse_public_key
     from hansa.members.correspondence import open_mailbox
 
     for key in (*(orders_key or ()), *(answers_key or ())):

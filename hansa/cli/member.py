@@ -21,7 +21,7 @@ def member(
     import sys
 
     from hansa.core.errors import InputError
-    from hansa.crypto.public_keys import fingerprint
+    from hansa.crypto.keys import fingerprint
     from hansa.members.allowances import describe_allowances
     from hansa.members.courier import load_key
     from hansa.members.invitation import build_member_manifest, open_invitation

@@ -27,15 +27,9 @@ class Interval:
     high: float
 
 
-def wilson_interval(successes: int, episodes: int) -> Interval:
-    """Wilson's score interval of a success rate; without episodes anything is possible."""
-    if episodes <= 0:
-        return Interval(0.0, 0.0, 1.0)
-    return rate_interval(min(max(successes, 0), episodes) / episodes, episodes)
-
-
 def rate_interval(rate: float, effective: float) -> Interval:
-    """Wilson's interval of a rate, by its number of effective episodes."""
+    """Wilson's score interval of a rate, by its number of effective episodes; without episodes
+    anything is possible."""
     if effective <= 0:
         return Interval(0.0, rate, 1.0)
     shrink = 1 + Z95**2 / effective
@@ -54,7 +48,7 @@ def clustered_interval(tasks: Mapping[str, tuple[int, int]]) -> Interval:
     counts = [tasks[name] for name in sorted(tasks)]
     episodes = sum(played for _, played in counts)
     if episodes <= 0:
-        return wilson_interval(0, 0)
+        return rate_interval(0.0, 0.0)
     return rate_interval(sum(won for won, _ in counts) / episodes, effective_episodes(counts))
 
 

@@ -17,8 +17,7 @@ from pydantic import Field, ValidationError
 from hansa.core.canonical import canonical
 from hansa.core.errors import InputError
 from hansa.core.model import Model
-from hansa.crypto.private_keys import PrivateKey, load_pem
-from hansa.crypto.public_keys import keyid, parse_public_key
+from hansa.crypto.keys import PrivateKey, keyid, load_pem, parse_public_key
 
 Fault = Literal["malformed", "payload-type", "unknown-key", "signature"]
 

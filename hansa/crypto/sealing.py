@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from hansa.core.errors import InputError, KeyMissing, UnsealError
-from hansa.crypto.private_keys import PrivateKey, load_pem
-from hansa.crypto.public_keys import KEY_BYTES, keyid, parse_public_key
+from hansa.crypto.keys import KEY_BYTES, PrivateKey, keyid, load_pem, parse_public_key
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305

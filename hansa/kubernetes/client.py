@@ -58,11 +58,6 @@ class ApiError(HansaError):
         return self.status == 409
 
     @property
-    def is_gone(self) -> bool:
-        """Whether a watch must start again from a fresh list."""
-        return self.status == 410
-
-    @property
     def may_pass(self) -> bool:
         """Whether the same request can succeed later without anybody changing anything."""
         return self.status == 0 or self.status == 429 or self.status >= 500

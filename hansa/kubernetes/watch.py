@@ -44,7 +44,8 @@ def follow(
             yield None
             return
         except (ApiError, ClusterError) as error:
-            if isinstance(error, ApiError) and not (error.may_pass or error.is_gone):
+            # 410: the watch must start again from a fresh read.
+            if isinstance(error, ApiError) and not (error.may_pass or error.status == 410):
                 raise federations.explain(error, name) from error
             if silent == 1:  # the first gap is often only a watch that grew too old
                 lost(error.message)

@@ -61,12 +61,10 @@ class Children:
 
     def refresh(self, key: Key) -> None:
         """Read all Jobs and Pods of an object from the API: what they show is certain."""
-        jobs = self._kube.list(paths.jobs(key.namespace), labelSelector=build_selector(key))[
-            "items"
-        ]
-        pods = self._kube.list(paths.pods(key.namespace), labelSelector=build_selector(key))[
-            "items"
-        ]
+        jobs, pods = (
+            self._kube.list(path(key.namespace), labelSelector=build_selector(key))["items"]
+            for path in (paths.jobs, paths.pods)
+        )
         self._index.replace(key, "jobs", jobs)
         self._index.replace(key, "pods", pods)
         self._notes.setdefault(key, _Notes()).certain |= {

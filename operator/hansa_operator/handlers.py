@@ -4,21 +4,25 @@ Only raw events are used: kopf's other handlers write annotations and finalizers
 would keep objects from being deleted once the operator is uninstalled.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import kopf
 
 from hansa.api import constants
-from hansa_operator.index import Index, Kind
+from hansa.kubernetes.client import Data
+from hansa_operator.index import Index, Key
 from hansa_operator.jobs import MANAGED
-from hansa_operator.kinds import KINDS, ObjectKind
+from hansa_operator.kinds import KINDS
 from hansa_operator.workqueue import WorkQueue
 
 COALESCE_SECONDS = 0.05
 """Events come in bunches: a Job's last state and its Pod's are one reason for one pass."""
 WATCH_SECONDS = 300
 DELETED = "DELETED"
+Note = Callable[[Data], Key | None]
+"""Takes note of an object that was shown or deleted; whose pass it asks for."""
 
 
 class _Endless:
@@ -66,28 +70,15 @@ def make_settings() -> kopf.OperatorSettings:
 def register(registry: kopf.OperatorRegistry, index: Index, queue: WorkQueue) -> None:
     """Connect the watches with the queue; kopf would call plain functions in other threads."""
 
+    def watch(group: str, version: str, plural: str, see: Note, forget: Note) -> None:
+        @kopf.on.event(group, version, plural, registry=registry, id=plural)
+        async def changed(event: Any, **_: Any) -> None:
+            note = forget if event["type"] == DELETED else see
+            if key := note(dict(event["object"])):
+                queue.add(key, COALESCE_SECONDS)
+
     for kind in KINDS.values():
-        _register_owner(registry, index, queue, kind)
-    _register_children(registry, index, queue, "jobs", "batch")
-    _register_children(registry, index, queue, "pods", "")
-
-
-def _register_children(
-    registry: kopf.OperatorRegistry, index: Index, queue: WorkQueue, kind: Kind, group: str
-) -> None:
-    @kopf.on.event(group, "v1", kind, registry=registry, id=kind)
-    async def child_changed(event: Any, **_: Any) -> None:
-        note = index.forget if event["type"] == DELETED else index.see
-        if key := note(kind, dict(event["object"])):
-            queue.add(key, COALESCE_SECONDS)
-
-
-def _register_owner(
-    registry: kopf.OperatorRegistry, index: Index, queue: WorkQueue, kind: ObjectKind
-) -> None:
-    @kopf.on.event(
-        constants.GROUP, constants.VERSION, kind.plural, registry=registry, id=kind.plural
-    )
-    async def owner_changed(event: Any, **_: Any) -> None:
-        note = index.forget_owner if event["type"] == DELETED else index.see_owner
-        queue.add(note(kind.name, dict(event["object"])), COALESCE_SECONDS)
+        own = (partial(index.see_owner, kind.name), partial(index.forget_owner, kind.name))
+        watch(constants.GROUP, constants.VERSION, kind.plural, *own)
+    watch("batch", "v1", "jobs", partial(index.see, "jobs"), partial(index.forget, "jobs"))
+    watch("", "v1", "pods", partial(index.see, "pods"), partial(index.forget, "pods"))

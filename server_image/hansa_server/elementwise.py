@@ -4,7 +4,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,12 +36,8 @@ class ThreadBuffer(threading.local, Generic[_Kind]):
         return self._array[:count]
 
 
-class Rule(Protocol):
-    """The aggregate of some values of a tensor, in float64."""
-
-    def __call__(self, name: str, begin: int, end: int) -> Array:
-        """Values `begin` to `end` of a tensor, valid until this thread's next call."""
-        ...
+Rule = Callable[[str, int, int], Array]
+"""The aggregate of a tensor's values from one index to another, until this thread's next call."""
 
 
 def merge_by_element(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -117,9 +117,9 @@ def compress(terms: Sequence[Term], rank: int) -> tuple[Pair, Squares]:
     left = _repeat_weights(terms)[:, None] * (ra.T @ vt[:kept].T) / spread
     right = (u[:, :kept].T @ rb) / spread[:, None]
     a, b = np.zeros((rank, width)), np.zeros((out, rank))
-    for begin, end, columns in _iterate_column_blocks(terms, width):
+    for begin, end, columns in _iterate_blocks(terms, "A"):
         np.matmul(right, columns, out=a[:kept, begin:end])
-    for begin, end, rows in _iterate_row_blocks(terms, out):
+    for begin, end, rows in _iterate_blocks(terms, "B"):
         b[begin:end, :kept] = rows @ left
     whole = max(float(np.einsum("ij,ij->", inner_a, inner_b)), 0.0)
     return _fix_signs(a, b), Squares(whole, min(lost, whole))
@@ -168,12 +168,11 @@ def compute_root(inner: Array) -> Array:
 
 def _compute_inner(terms: Sequence[Term]) -> tuple[Array, Array]:
     """A·Aᵀ and BᵀB of the stacked factors, from blocks."""
-    out, width = terms[0].size
     rank = sum(term.rank for term in terms)
     inner_a, inner_b = np.zeros((rank, rank)), np.zeros((rank, rank))
-    for _, _, columns in _iterate_column_blocks(terms, width):
+    for _, _, columns in _iterate_blocks(terms, "A"):
         inner_a += columns @ columns.T
-    for _, _, rows in _iterate_row_blocks(terms, out):
+    for _, _, rows in _iterate_blocks(terms, "B"):
         inner_b += rows.T @ rows
     weights = _repeat_weights(terms)
     inner_b *= weights
@@ -181,19 +180,15 @@ def _compute_inner(terms: Sequence[Term]) -> tuple[Array, Array]:
     return inner_a, inner_b
 
 
-def _iterate_row_blocks(terms: Sequence[Term], out: int) -> Iterator[tuple[int, int, Array]]:
-    rank = sum(term.rank for term in terms)
-    for begin, end in split_range(out, _choose_block(rank)):
-        stacked = _STACK.take((end - begin) * rank).reshape(-1, rank)
-        _fill_rows(terms, begin, end, stacked)
-        yield begin, end, stacked
-
-
-def _iterate_column_blocks(terms: Sequence[Term], width: int) -> Iterator[tuple[int, int, Array]]:
-    rank = sum(term.rank for term in terms)
-    for begin, end in split_range(width, _choose_block(rank)):
-        stacked = _STACK.take(rank * (end - begin)).reshape(rank, -1)
-        _fill_columns(terms, begin, end, stacked)
+def _iterate_blocks(
+    terms: Sequence[Term], side: Literal["A", "B"]
+) -> Iterator[tuple[int, int, Array]]:
+    """Columns of all A below one another, or rows of all B side by side, some at a time."""
+    rank, (out, width) = sum(term.rank for term in terms), terms[0].size
+    for begin, end in split_range(width if side == "A" else out, max(64, BUDGET // rank)):
+        shape = (rank, end - begin) if side == "A" else (end - begin, rank)
+        stacked = _STACK.take(rank * (end - begin)).reshape(shape)
+        (_fill_columns if side == "A" else _fill_rows)(terms, begin, end, stacked)
         yield begin, end, stacked
 
 
@@ -226,10 +221,6 @@ def _fill_columns(terms: Sequence[Term], begin: int, end: int, into: Array) -> N
 def _repeat_weights(terms: Sequence[Term]) -> Array:
     """The weight of each column of the stacked B."""
     return np.repeat([term.weight for term in terms], [term.rank for term in terms])
-
-
-def _choose_block(rank: int) -> int:
-    return max(64, BUDGET // rank)
 
 
 def _fix_signs(a: Array, b: Array) -> Pair:

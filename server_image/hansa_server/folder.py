@@ -16,7 +16,7 @@ from hansa.api.bucket_documents import FileEntry, GlobalManifest
 from hansa.core.errors import Corrupt, NotFound, Precondition
 from hansa.store.base import ObjectStore
 from hansa_server.measure import is_finite
-from hansa_server.merge import WORKERS, Parts, compute_part_shapes, find_frozen_rank, split
+from hansa_server.merge import WORKERS, Parts, compute_part_shapes, split
 from hansa_server.scratch import read_head
 
 
@@ -72,7 +72,7 @@ def peek_start_shapes(store: ObjectStore, assignment: Assignment) -> Shapes | No
     """
     key = get_start_key(assignment)
     try:
-        shapes = lora.shapes(read_head(store, key), store.size(key))
+        shapes = lora.parse_shapes(read_head(store, key), store.size(key))
     except (NotFound, lora.AdapterError):  # `copy_start` will say what is wrong
         return None
     return compute_part_shapes(shapes, assignment.adapter.rank)
@@ -111,7 +111,7 @@ def get_start_key(assignment: Assignment) -> str:
 def open_parts(whole: Path, rank: int, trained: Path, frozen: Path, files: ExitStack) -> Parts:
     """The trainable and the frozen part of an adapter; a file without the latter is not split."""
     file = files.enter_context(lora.open_file(whole))
-    if find_frozen_rank(file, rank) == 0:
+    if lora.frozen_rank(file.shapes, rank) == 0:
         return file, None
     split(file, rank, trained, frozen)
     made = files.enter_context(lora.open_file(trained))

@@ -161,7 +161,7 @@ class MaskedMembers(Members):
 
     def _parse_shapes(self, head: bytes, offer: OfferedUpdate) -> Shapes:
         """A masked update begins with the header of the adapter."""
-        return lora.parse_head_shapes(head)
+        return lora.parse_shapes(head, None)
 
     def fetch(self, shapes: Shapes | None, prepare: Callable[[], Parts], folder: Path) -> Parts:
         """Copy all masked updates, add them up, and write the mean update."""

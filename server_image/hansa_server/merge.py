@@ -103,14 +103,9 @@ def compute_result_shapes(task: MergeInput, frozen_rank: int) -> Shapes:
     return shapes
 
 
-def find_frozen_rank(file: TensorFile, rank: int) -> int:
-    """Rank of the frozen part of a global adapter whose trainable part has this rank."""
-    return lora.frozen_rank(file.shapes, rank)
-
-
 def split(file: TensorFile, rank: int, trained: Path, frozen: Path) -> int:
     """Write the two parts of a global adapter to separate files; the frozen part's rank."""
-    shapes, extra = file.shapes, find_frozen_rank(file, rank)
+    shapes, extra = file.shapes, lora.frozen_rank(file.shapes, rank)
     sides = {name: lora.side(name) for name in shapes}
     with ExitStack() as files:
         for path, begin, end in ((frozen, 0, extra), (trained, extra, extra + rank)):

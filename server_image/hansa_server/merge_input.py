@@ -9,7 +9,7 @@ Equal members must give equal bytes: use no clock, no random numbers, and keep t
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,9 +134,5 @@ class Merge:
     where all files have the same layout."""
 
 
-class Strategy(Protocol):
-    """How updates become the next global adapter."""
-
-    def __call__(self, task: MergeInput) -> Merge:
-        """Prepare the merge; nothing of the result is computed yet."""
-        ...
+Strategy = Callable[[MergeInput], Merge]
+"""How updates become the next global adapter: it prepares the merge, and computes nothing yet."""

@@ -10,7 +10,7 @@ import numpy as np
 from hansa.adapter import second_moments
 from hansa.adapter.second_moments import Widths
 from hansa.adapter.tensor_file import MAX_HEADER, AdapterError, Float32, TensorFile
-from hansa_server.gate import UpdateRefused
+from hansa_server.gate import UpdateRefused, require
 from hansa_server.merge_input import Array
 
 TOLERANCE = 1e-3
@@ -42,20 +42,16 @@ def open_moments(
     """Open a member's file; UpdateRefused where it is invalid for these layers."""
     try:
         file = TensorFile(path, most=most_head)
+        try:
+            second_moments.check_layout(file.layout, known, rank)
+            require(is_finite, "moments", "a value is infinite or not a number")
+            for layers in second_moments.parse_inputs(file.layout):
+                check_input(file, layers)
+        except BaseException:
+            file.close()
+            raise
     except AdapterError as error:
         raise UpdateRefused("moments", error.message) from None
-    try:
-        second_moments.check_layout(file.layout, known, rank)
-        if not is_finite:
-            raise UpdateRefused("moments", "a value is infinite or not a number")
-        for layers in second_moments.parse_inputs(file.layout):
-            check_input(file, layers)
-    except AdapterError as error:
-        file.close()
-        raise UpdateRefused("moments", error.message) from None
-    except BaseException:
-        file.close()
-        raise
     return file
 
 
@@ -74,8 +70,8 @@ def check_input(file: TensorFile, layers: Sequence[str]) -> None:
         off = vectors @ vectors.T
         off[np.diag_indices(len(off))] -= 1.0
         worst = float(np.abs(off).max(initial=0.0))
-    if not worst <= TOLERANCE:
-        raise UpdateRefused("moments", f"{names.vectors}: got directions that are {worst:g} off")
+    detail = f"{names.vectors}: got directions that are {worst:g} off"
+    require(worst <= TOLERANCE, "moments", detail)
 
 
 def read_moments(file: TensorFile, layers: Sequence[str]) -> Moments:

@@ -1,5 +1,6 @@
 """Merging adapters in local folders by the strategies, without a federation."""
 
+import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -22,7 +23,6 @@ from hansa_server.measure import measure_distance
 from hansa_server.merge import WORKERS, MergeResult, merge
 from hansa_server.merge_input import MergeInput, Update
 from hansa_server.moments import open_moments
-from hansa_server.peftfolder import rescale, write_config
 from hansa_server.strategies.flora import stacked
 from hansa_server.strategies.regmean import regmean_stacked
 
@@ -102,7 +102,7 @@ def combine(order: MergeOrder, progress: Callable[[int, int], None] | None = Non
             check_finite(opened)
             raise
         rank = task.rank + result.frozen_rank
-        write_config(opened[0], rank, opened[0].scale, order.out)
+        _write_config(opened[0], rank, order.out)
         diagnostics = None
         if order.settings.diagnostics:
             merged = files.enter_context(lora.open_file(path))
@@ -170,7 +170,7 @@ def _prepare_input(
     )
     updates = []
     for index, (folder, weight) in enumerate(zip(opened, weights, strict=True)):
-        file = rescale(folder, scale, scratch / f"{index}")
+        file = _rescale(folder, scale, scratch / f"{index}")
         files.callback(file.close)
         norm = measure_distance(file, start) if order.settings.strategy == "norm-balanced" else 0.0
         name = str(folder.path)
@@ -227,3 +227,31 @@ def _write_zeros(like: PeftFolder, rank: int, path: Path) -> TensorFile:
         shapes[names.a], shapes[names.b] = (rank, width), (out, rank)
     TensorWriter(path, shapes).close()
     return open_tensors(path)
+
+
+def _rescale(folder: PeftFolder, scale: float, path: Path) -> TensorFile:
+    """The adapter's tensors in fp32 for that scale: its own file, or a copy at `path`."""
+    if folder.scale == scale and folder.dtypes == ["F32"]:
+        return folder.file
+    with TensorWriter(path, folder.file.shapes) as writer:
+        for name in folder.file.layout:
+            tensor = folder.file.read(name)
+            factor = folder.scale / scale if lora.side(name) == "B" else 1.0
+            writer.write(name, tensor * factor)
+    return lora.open_file(path)
+
+
+def _write_config(like: PeftFolder, rank: int, folder: Path) -> None:
+    """The config of a merged adapter: the first one's, with its own rank and alpha."""
+    alpha = like.scale * rank
+    document = {
+        **like.config,
+        "inference_mode": True,
+        "lora_alpha": int(alpha) if alpha.is_integer() else alpha,
+        "r": rank,
+        "rank_pattern": {},
+        "target_modules": like.modules,
+        "use_rslora": False,
+    }
+    text = json.dumps(document, indent=2, sort_keys=True) + "\n"
+    (folder / bucket_keys.CONFIG).write_text(text)

@@ -41,7 +41,8 @@ def merge_again(
     members = make_members(store, assignment, QuietLog("audit"))
     with open_workplace() as place:
         try:
-            owner = _read_owner(store, storage) if entry.owner else None
+            key = bucket_keys.federation(storage.prefix)
+            owner = parse(FederationDocument, key, store.get(key)) if entry.owner else None
             made = compute(store, assignment, owner, members, place, Stopwatch())
         except TooFewMembers as error:
             made = None
@@ -76,11 +77,6 @@ def rebuild_assignment(entry: AuditEntry, storage: S3) -> Assignment:
         "adapter": assignment.adapter.model_copy(update={"shapes": entry.shapes}),
     }
     return assignment.model_copy(update=pinned)
-
-
-def _read_owner(store: ObjectStore, storage: S3) -> FederationDocument:
-    key = bucket_keys.federation(storage.prefix)
-    return parse(FederationDocument, key, store.get(key))
 
 
 def _compare_refusals(entry: AuditEntry, members: Members) -> None:

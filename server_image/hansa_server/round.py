@@ -21,7 +21,6 @@ from hansa.api.bucket_documents import (
     GlobalManifest,
     Refusal,
 )
-from hansa.api.spec import Model
 from hansa.core.errors import Corrupt, NotFound, PermanentError
 from hansa.core.logs import Log
 from hansa.core.stopwatch import Clock, Stopwatch
@@ -179,7 +178,8 @@ def claim_prefix(store: ObjectStore, assignment: Assignment, base_model: str) ->
         program=hansa.__version__, identity=assignment.identity(), base_model=base_model
     )
     key = bucket_keys.federation(prefix)
-    stored = parse(FederationDocument, key, put_once(store, key, encode_document(own)))
+    data = put_once(store, key, bucket_documents.canonical(own.to_json()))
+    stored = parse(FederationDocument, key, data)
     theirs = {**stored.identity, "model.sha256": stored.base_model}
     bucket_documents.check_same_run(prefix, theirs, {**own.identity, "model.sha256": base_model})
 
@@ -274,9 +274,8 @@ def describe(
 
 def commit(store: ObjectStore, assignment: Assignment, document: GlobalManifest) -> bytes:
     """Write the manifest, or take the one that another attempt has written first."""
-    data = put_once(
-        store, get_global_folder(assignment) + bucket_keys.MANIFEST, encode_document(document)
-    )
+    key = get_global_folder(assignment) + bucket_keys.MANIFEST
+    data = put_once(store, key, bucket_documents.canonical(document.to_json()))
     parse_committed(assignment, data)
     return data
 
@@ -307,11 +306,6 @@ def make_report(assignment: Assignment, data: bytes, audit: str | None) -> Aggre
         share=[round(of_members.share[name], 3) for name in members] if of_members else [],
         seconds=stored.seconds,
     )
-
-
-def encode_document(document: Model) -> bytes:
-    """A document as it is stored."""
-    return bucket_documents.canonical(document.to_json())
 
 
 def get_global_folder(assignment: Assignment) -> str:

@@ -69,21 +69,14 @@ def read_head(store: ObjectStore, key: str, most: int = lora.MAX_HEADER) -> byte
     return head[:needed]  # without values, so that equal headers are parsed once
 
 
-def copy(store: ObjectStore, key: str, entry: FileEntry, path: Path) -> ValueCheck:
-    """Copy an update's file to `path` and check its values on the way.
+def fetch(
+    store: ObjectStore, key: str, entry: FileEntry, path: Path, watch: Watch | None = None
+) -> None:
+    """Copy a file that a manifest names to `path`; UpdateRefused where it is not that file.
 
     A copy with another digest is made again, so that no member is refused for a bit flipped in
     transfer.
     """
-    glance = ValueCheck()
-    fetch(store, key, entry, path, glance)
-    return glance
-
-
-def fetch(
-    store: ObjectStore, key: str, entry: FileEntry, path: Path, watch: Watch | None = None
-) -> None:
-    """Copy a file that a manifest names to `path`; UpdateRefused where it is not that file."""
     try:
         got = store.download(key, path, entry.size, watch)
         if got != entry.sha256:

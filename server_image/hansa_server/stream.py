@@ -124,7 +124,8 @@ class Members:
             def work(name: str) -> tuple[TensorFile, float]:
                 offer, path = self.offers[name], folder / f"{name}.safetensors"
                 gate.check_size(offer.entry, offer.entry.size, data_size(known) + head)
-                glance = scratch.copy(self._store, self._get_adapter_key(offer), offer.entry, path)
+                key, glance = self._get_adapter_key(offer), scratch.ValueCheck()
+                scratch.fetch(self._store, key, offer.entry, path, glance)
                 return self._examine(path, ready, glance, head)
 
             for name, (file, norm) in self._map_members(pool, self.offers, work).items():
@@ -145,9 +146,8 @@ class Members:
         def work(name: str) -> TensorFile:
             entry, path = self.offers[name].manifest.files[bucket_keys.MOMENTS], folder / name
             gate.check_size(entry, entry.size, limit)
-            glance = scratch.copy(
-                self._store, self._get_folder(name) + bucket_keys.MOMENTS, entry, path
-            )
+            key, glance = self._get_folder(name) + bucket_keys.MOMENTS, scratch.ValueCheck()
+            scratch.fetch(self._store, key, entry, path, glance)
             try:
                 return moments.open_moments(path, widths, rank, glance.is_finite, head)
             finally:
@@ -330,7 +330,7 @@ class Members:
         return shapes
 
     def _parse_shapes(self, head: bytes, offer: OfferedUpdate) -> Shapes:
-        return lora.shapes(head, offer.entry.size)
+        return lora.parse_shapes(head, offer.entry.size)
 
     def _examine(
         self, path: Path, ready: Future[Parts], glance: scratch.ValueCheck, head: int

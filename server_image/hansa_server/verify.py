@@ -9,7 +9,6 @@ entry that the federation's status still has would differ.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
@@ -31,18 +30,9 @@ from hansa.store.documents import MOST_BYTES, parse
 from hansa_server import vouched
 from hansa_server.findings import Findings
 from hansa_server.readonce import ReadOnce
+from hansa_server.vouched import Link
 
 Document = TypeVar("Document", bound=Model)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Link:
-    """An entry as it is stored."""
-
-    entry: AuditEntry | None
-    """What it says; None where it cannot be read."""
-    sha256: str
-    """Digest of its bytes."""
 
 
 Again = Callable[[AuditEntry, GlobalManifest | None], None]
@@ -127,18 +117,19 @@ class AuditCheck:
         """Compare the log with the federation's status and with signed orders."""
         if self._head:
             self._check_head(self._head, "the federation's status names")
-        vouched.check_orders(self._letters, self._check_head)
-        log = {round_: (link.entry, link.sha256) for round_, link in self.log.items()}
-        signed = vouched.find_signed_rounds(self._letters, log)
+        for silo in self._letters:
+            for order in silo.vouched:
+                if order.head:
+                    who = f"order {order.serial} to {silo.environment} names"
+                    self._check_head(order.head, who)
+        signed = vouched.find_signed_rounds(self._letters, self.log)
         for round_ in self.log:
             findings = self._get_findings(round_)
             findings.signed = round_ in signed
-            order = (
-                "" if findings.signed else vouched.find_contradicting_order(self._letters, round_)
-            )
-            if order:
+            newer = vouched.find_contradicting_order(self._letters, round_)
+            if newer and not findings.signed:
                 key = bucket_keys.audit_entry(self._prefix, round_)
-                findings.unknown.append(f"{key}: {order} is newer, and does not vouch for it")
+                findings.unknown.append(f"{key}: {newer} is newer, and does not vouch for it")
 
     def _check_link(self, round_: int, entry: AuditEntry, before: int | None) -> None:
         key = bucket_keys.audit_entry(self._prefix, round_)

@@ -5,37 +5,34 @@ order names is found as soon as a later order was written: somebody else has put
 aggregator that a rollback ended too late, whose entry the next order vouches for.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from hansa.api.bucket_documents import AuditHead
 from hansa.members.correspondence import Correspondence
 from hansa.store.audit_log import AuditEntry
 
-CheckHead = Callable[[AuditHead, str], bool]
-"""Compares an entry with what another document says of it."""
+
+@dataclass(frozen=True, kw_only=True)
+class Link:
+    """An entry as it is stored."""
+
+    entry: AuditEntry | None
+    """What it says; None where it cannot be read."""
+    sha256: str
+    """Digest of its bytes."""
 
 
-def check_orders(letters: Sequence[Correspondence], check: CheckHead) -> None:
-    """Compare every entry that an order names with the log."""
-    for silo in letters:
-        for order in silo.vouched:
-            if order.head:
-                check(order.head, f"order {order.serial} to {silo.environment} names")
-
-
-def find_signed_rounds(
-    letters: Sequence[Correspondence], log: Mapping[int, tuple[AuditEntry | None, str]]
-) -> set[int]:
+def find_signed_rounds(letters: Sequence[Correspondence], log: Mapping[int, Link]) -> set[int]:
     """Rounds whose entries are named by orders, and all rounds before them in the chain."""
     signed: set[int] = set()
     heads = [order.head for silo in letters for order in silo.vouched]
     for head in heads:
         while head and head.round not in signed:
-            entry, digest = log.get(head.round, (None, ""))
-            if entry is None or digest != head.sha256:
+            link = log.get(head.round)
+            if not link or not link.entry or link.sha256 != head.sha256:
                 break
             signed.add(head.round)
-            head = entry.previous
+            head = link.entry.previous
     return signed
 
 

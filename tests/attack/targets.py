@@ -222,7 +222,7 @@ def read_masked_head(data: bytes) -> str:
     """As the aggregator learns the shapes of a first round from what begins a masked update."""
     try:
         head = data[: lora.head_size(data, MOST_HEAD)]
-        lora.parse_head_shapes(head)
+        lora.parse_shapes(head, None)
     except AdapterError as error:
         assert is_tame(error.message)
         return "refused"

@@ -12,7 +12,7 @@ from hansa.adapter.lora import Tensors
 from hansa.api.spec import Aggregation
 from hansa.api.strategies import BUILTIN
 from hansa_server import contract
-from hansa_server.contract import CHECKS, prepare_settings
+from hansa_server.contract import CHECKS, prepare
 from tests.support import dense
 from tests.support.merging import STRATEGIES, ContractMerge, draw, options_of, run
 
@@ -56,7 +56,7 @@ def test_every_strategy_of_the_spec_is_registered() -> None:
 @every_strategy
 @pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS.keys())
 def test_a_builtin_strategy_keeps_the_contract(strategy, check) -> None:
-    check(prepare_settings(strategy, None))
+    check(prepare(strategy, None))
 
 
 @every_strategy

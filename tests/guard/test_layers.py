@@ -29,7 +29,7 @@ HOMES = {
     "boto3": ["hansa/store/s3.py"],
     "botocore": ["hansa/store/s3.py"],
     "cryptography": [
-        *("hansa/crypto/dsse.py", "hansa/crypto/private_keys.py", "hansa/crypto/sealing.py"),
+        *("hansa/crypto/dsse.py", "hansa/crypto/keys.py", "hansa/crypto/sealing.py"),
         "hansa/adapter/masking.py",
     ],
     "torch": ["hansa_client"],

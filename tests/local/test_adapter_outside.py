@@ -27,7 +27,7 @@ def test_peft_loads_it_and_playing_again_gives_the_success_that_the_report_claim
     from peft import PeftModel
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from hansa.core.stats import wilson_interval
+    from hansa.core.stats import rate_interval
     from hansa_client import seeds
     from hansa_client.models import base_model
     from hansa_client.models.chat_template import Chat
@@ -55,7 +55,7 @@ def test_peft_loads_it_and_playing_again_gives_the_success_that_the_report_claim
             playing, lambda world=environment: make(world["world"], world["options"]), jobs, how
         )
         assert claimed["episodes"][name] == len(played.episodes) == TASKS
-        interval = wilson_interval(round(claimed["success"][name] * TASKS), TASKS)
+        interval = rate_interval(round(claimed["success"][name] * TASKS) / TASKS, TASKS)
         assert interval.low <= played.successes / TASKS <= interval.high
 
 

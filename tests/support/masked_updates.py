@@ -3,7 +3,7 @@
 from typing import Any
 
 from hansa.api.assignment import AggregatorReport
-from hansa.crypto.public_keys import format_public_key
+from hansa.crypto.keys import format_public_key
 
 FIVE = ("a", "b", "c", "d", "e")
 

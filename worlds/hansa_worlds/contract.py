@@ -373,7 +373,7 @@ CHECKS: dict[str, Callable[[Make], None]] = {
 }
 
 
-def prepare_world(name: str, options: Mapping[str, object] | None) -> Make:
+def prepare(name: str, options: Mapping[str, object] | None) -> Make:
     """What the checks take, from a name and options; raises where there is no such world."""
     from hansa_worlds.registry import make
 

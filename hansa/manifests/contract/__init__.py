@@ -22,7 +22,7 @@ SUITES = {
     "learner": "hansa_client.contract",
     "world": "hansa_worlds.contract",
 }
-"""Module with the checks of each kind, and with `prepared`, which makes what they take."""
+"""Module with the checks of each kind, and with `prepare`, which makes what they take."""
 CHECK = "contract_check"
 """Argument of the one test that there is."""
 
@@ -61,7 +61,7 @@ def prepare_checks(kind: str, text: str) -> dict[str, Callable[[], None]]:
     name, equals, options = text.partition("=")
     suite: Any = import_module(SUITES[kind])
     try:
-        subject = suite.prepared(name, json.loads(options) if equals else None)
+        subject = suite.prepare(name, json.loads(options) if equals else None)
     except Exception as error:  # a sentence of ours, or whatever a package raises
         raise pytest.UsageError(f"--{kind} {text}: {error}") from error
     return {title: partial(check, subject) for title, check in suite.CHECKS.items()}

@@ -4,5 +4,5 @@ from collections.abc import Callable
 
 
 def test_it_keeps_the_contract(contract_check: Callable[[], None]) -> None:
-    """A check raises BrokenContract with what it saw."""
+    """A check raises an error with what is wrong."""
     contract_check()

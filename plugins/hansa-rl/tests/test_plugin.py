@@ -32,7 +32,7 @@ def make_spec(learner: str, **sections: Any) -> FederationSpec:
 @pytest.mark.parametrize("check", contract.CHECKS.values(), ids=contract.CHECKS.keys())
 @pytest.mark.parametrize("learner", PLUGINS)
 def test_a_learner_keeps_the_contract(learner: str, check: Any) -> None:
-    check(contract.make_training(learner, None))
+    check(contract.prepare(learner, None))
 
 
 @pytest.mark.parametrize("learner", PLUGINS)

@@ -182,7 +182,7 @@ def unknown_options_are_refused(settings: Aggregation) -> None:
         raise StrategyContractError("options.noSuchOption was taken")
 
 
-def prepare_settings(name: str, options: dict[str, object] | None) -> Aggregation:
+def prepare(name: str, options: dict[str, object] | None) -> Aggregation:
     """The settings that the checks take; an error where there is no such strategy."""
     settings = Aggregation(strategy=name, options=options)
     plugin.get(settings)

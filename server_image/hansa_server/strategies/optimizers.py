@@ -5,7 +5,7 @@ folder, so a resumed or rolled back federation continues with those of its start
 """
 
 from abc import abstractmethod
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 
@@ -19,15 +19,6 @@ FIRST, SECOND = "first", "second"
 """Names of the moments: of the changes, and of their squares."""
 
 
-class Stepped(NamedTuple):
-    """What one value's rule gives."""
-
-    change: Array
-    """How far the server moves."""
-    moments: tuple[Array, ...]
-    """What it remembers."""
-
-
 class ServerOptimizer(StrategyPlugin):
     """The start moved by a rule on the mean change."""
 
@@ -35,12 +26,8 @@ class ServerOptimizer(StrategyPlugin):
     """Moments that the rule gets and gives."""
 
     @abstractmethod
-    def move(self, change: Array, moments: tuple[Array, ...]) -> Stepped:
-        """What becomes of a change, value by value."""
-
-    def fresh(self, moment: str) -> float:
-        """A moment before the first round: none, or tau² where it divides."""
-        return self.options.adaptivity**2 if moment == SECOND else 0.0
+    def move(self, change: Array, moments: tuple[Array, ...]) -> tuple[Array, ...]:
+        """How far the server moves by a change, value by value, and the moments it remembers."""
 
     def merge(self, task: MergeInput) -> Merge:
         """The moved start, with the moments that the next round continues from."""
@@ -52,8 +39,8 @@ class ServerOptimizer(StrategyPlugin):
             for begin, end in split_range(made[0].size, BLOCK):
                 start = task.start.values(name, begin, end)
                 known = tuple(self._known(task, m, name, begin, end) for m in self.remembers)
-                stepped = self.move(mean(name, begin, end) - start, known)
-                values = (start + task.step * stepped.change, *stepped.moments)
+                moved, *kept = self.move(mean(name, begin, end) - start, known)
+                values = (start + task.step * moved, *kept)
                 for array, part in zip(made, values, strict=True):
                     array.reshape(-1)[begin:end] = part
             return tuple(made)
@@ -66,10 +53,10 @@ class ServerOptimizer(StrategyPlugin):
         return Merge(layer=layer, frozen_rank=task.frozen_rank, moments=self.remembers)
 
     def _known(self, task: MergeInput, moment: str, name: str, begin: int, end: int) -> Array:
-        """A moment as the last round left it."""
+        """A moment as the last round left it; before the first none, or tau² where it divides."""
         if task.state:
             return task.state.values(f"{moment}.{name}", begin, end).astype(np.float64)
-        return np.full(end - begin, self.fresh(moment))
+        return np.full(end - begin, self.options.adaptivity**2 if moment == SECOND else 0.0)
 
 
 class FedAvgM(ServerOptimizer):
@@ -78,10 +65,10 @@ class FedAvgM(ServerOptimizer):
     options: MomentumOptions
     remembers = (FIRST,)
 
-    def move(self, change: Array, moments: tuple[Array, ...]) -> Stepped:
+    def move(self, change: Array, moments: tuple[Array, ...]) -> tuple[Array, ...]:
         """The change, and what is left of those before it."""
         first = self.options.momentum * moments[0] + change
-        return Stepped(first, (first,))
+        return first, first
 
 
 class FedAdagrad(ServerOptimizer):
@@ -90,10 +77,10 @@ class FedAdagrad(ServerOptimizer):
     options: AdaptiveOptions
     remembers = (SECOND,)
 
-    def move(self, change: Array, moments: tuple[Array, ...]) -> Stepped:
+    def move(self, change: Array, moments: tuple[Array, ...]) -> tuple[Array, ...]:
         """Less far the farther it has moved already."""
         second = moments[0] + change**2
-        return Stepped(_adapted(self.options, change, second), (second,))
+        return _adapted(self.options, change, second), second
 
 
 class FedAdam(ServerOptimizer):
@@ -101,11 +88,11 @@ class FedAdam(ServerOptimizer):
 
     options: AdamOptions
 
-    def move(self, change: Array, moments: tuple[Array, ...]) -> Stepped:
+    def move(self, change: Array, moments: tuple[Array, ...]) -> tuple[Array, ...]:
         """About as far whatever the size of the changes is."""
         first = _faded(self.options.momentum, moments[0], change)
         second = self.squares(moments[1], change**2)
-        return Stepped(_adapted(self.options, first, second), (first, second))
+        return _adapted(self.options, first, second), first, second
 
     def squares(self, kept: Array, square: Array) -> Array:
         """The second moment."""

@@ -19,7 +19,7 @@ from hansa.api.bucket_documents import (
 from hansa.api.secure_aggregation import ENV_MASKING_KEY
 from hansa.core import logs
 from hansa.core.errors import Corrupt, PermanentError
-from hansa.crypto.public_keys import format_public_key
+from hansa.crypto.keys import format_public_key
 from hansa.store import claims
 from hansa.store.claims import TOMBSTONE, Claim
 from hansa.store.staged import open_staged_store

@@ -26,7 +26,7 @@ def test_moments_are_in_the_folder_and_its_manifest(regmean: Assignment) -> None
     entry = manifest(store).files[bucket_keys.MOMENTS]
     assert entry.size == len(data)
     assert report.bytes == sum(each.size for each in manifest(store).files.values())
-    own = lora.shapes(store.objects[UPDATE + bucket_keys.ADAPTER])
+    own = lora.shapes(lora.decode(store.objects[UPDATE + bucket_keys.ADAPTER]))
     layout = tensor_file.parse(data[: tensor_file.head_size(data)], len(data))
     contract.check_layout(layout, contract.input_widths(own), 8)
 

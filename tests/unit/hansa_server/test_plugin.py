@@ -180,7 +180,7 @@ def test_what_a_plug_in_makes_wrongly_is_said_with_its_name(strategy: str, sente
 @pytest.mark.parametrize("check", contract.CHECKS.values(), ids=contract.CHECKS.keys())
 @pytest.mark.parametrize("strategy", ["my-mean", "remembering"])
 def test_good_plug_ins_keep_the_contract(strategy: str, check) -> None:
-    check(contract.prepare_settings(strategy, None))
+    check(contract.prepare(strategy, None))
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_good_plug_ins_keep_the_contract(strategy: str, check) -> None:
 )
 def test_the_contract_finds_a_broken_plug_in(strategy: str, check: str) -> None:
     with pytest.raises((StrategyContractError, PermanentError, IndexError)):
-        contract.CHECKS[check](contract.prepare_settings(strategy, None))
+        contract.CHECKS[check](contract.prepare(strategy, None))
 
 
 def test_the_contract_finds_memories_and_options_that_are_broken(

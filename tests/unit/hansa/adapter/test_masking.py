@@ -16,7 +16,7 @@ from hansa.api.bucket_documents import Counts
 from hansa.api.privacy import Privacy
 from hansa.core.errors import InputError
 from hansa.crypto import sealing
-from hansa.crypto.public_keys import format_public_key
+from hansa.crypto.keys import format_public_key
 
 KEYS = {f"silo{number}": sealing.generate_opening_key() for number in range(7)}
 CONTEXT: dict[str, Any] = {"round": 1, "epoch": 0}

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from hansa.cli import main as program
-from hansa.crypto import dsse, public_keys
+from hansa.crypto import dsse, keys
 
 
 def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[Any, str, str]:
@@ -28,7 +28,7 @@ def test_a_new_key_is_readable_by_its_owner_alone(
     assert file.stat().st_mode & 0o777 == 0o600
     public, fingerprint = out.splitlines()
     key = dsse.read_key(file.read_bytes(), "file")
-    assert (public, fingerprint) == (key.public, public_keys.fingerprint(key.public))
+    assert (public, fingerprint) == (key.public, keys.fingerprint(key.public))
     assert "signs for whoever has it" in err
     assert "PRIVATE" not in out + err
 
@@ -43,8 +43,8 @@ def test_a_public_half_is_shown_as_data(capsys: pytest.CaptureFixture[str], tmp_
         _, out, _ = call(capsys, "show", file, "-o", output)
         assert parse(out) == {
             "publicKey": public,
-            "fingerprint": public_keys.fingerprint(public),
-            "keyid": public_keys.keyid(public),
+            "fingerprint": keys.fingerprint(public),
+            "keyid": keys.keyid(public),
         }
 
 
@@ -129,7 +129,7 @@ def test_openssl_reads_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[st
         pytest.skip("no openssl here")
     assert shown.returncode == 0, shown.stderr
     key = dsse.read_key(file.read_bytes(), "file")
-    assert shown.stdout.endswith(public_keys.parse_public_key("ed25519", key.public))
+    assert shown.stdout.endswith(keys.parse_public_key("ed25519", key.public))
 
 
 def test_a_key_that_opens_updates_is_made_and_shown_as_one_that_signs_is(
@@ -139,7 +139,7 @@ def test_a_key_that_opens_updates_is_made_and_shown_as_one_that_signs_is(
     code, out, err = call(capsys, "new", file, "--sealing")
     assert code == 0 and file.stat().st_mode & 0o777 == 0o600
     public, fingerprint = out.splitlines()
-    assert public.startswith("x25519:") and fingerprint == public_keys.fingerprint(public)
+    assert public.startswith("x25519:") and fingerprint == keys.fingerprint(public)
     assert "opens, for whoever has it, all that is sealed to it" in err
     for given in (file, public):
         assert call(capsys, "show", given)[1] == out

@@ -14,7 +14,7 @@ from hansa.compare.estimate import FirstRound
 from hansa.compare.results import Communication
 from hansa.compare.statistics import Rate
 from hansa.core.errors import InputError, InvalidDocument
-from hansa.core.stats import wilson_interval
+from hansa.core.stats import rate_interval
 from tests.support.builders import make_federation
 from tests.support.comparison_tables import (
     ENVIRONMENTS,
@@ -33,7 +33,7 @@ def test_one_seed_has_an_interval_close_to_wilsons() -> None:
     for won in (0, 3, 50, 97, 100):
         rate = Rate(success=won / 100, effective=100, weight=100)
         found = statistics.summarize({1: {"maze": rate}}).macro
-        expected = wilson_interval(won, 100)
+        expected = rate_interval(won / 100, 100)
         assert found.value == won / 100
         assert found.low == pytest.approx(expected.low, abs=0.015)
         assert found.high == pytest.approx(expected.high, abs=0.015)

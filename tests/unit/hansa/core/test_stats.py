@@ -12,7 +12,7 @@ from hansa.core.stats import (
     difference,
     effective_episodes,
     mean,
-    wilson_interval,
+    rate_interval,
 )
 
 
@@ -26,18 +26,18 @@ from hansa.core.stats import (
     ],
 )
 def test_wilson_limits(successes: int, episodes: int, low: float, high: float) -> None:
-    found = wilson_interval(successes, episodes)
+    found = rate_interval(successes / max(1, episodes), episodes)
     assert (found.low, found.high) == pytest.approx((low, high), abs=1e-4)
 
 
 def test_a_difference_has_newcombes_published_interval() -> None:
     # Newcombe 1998, method 10, 56/70 against 48/80
-    found = difference(wilson_interval(56, 70), wilson_interval(48, 80))
+    found = difference(rate_interval(56 / 70, 70), rate_interval(48 / 80, 80))
     assert (found.low, found.value, found.high) == pytest.approx((0.0524, 0.2, 0.3339), abs=1e-4)
 
 
 def test_the_mean_of_many_rates_is_surer_than_each() -> None:
-    one = wilson_interval(30, 100)
+    one = rate_interval(0.3, 100)
     together = mean([one] * 5)
     assert together is not None
     assert together.value == pytest.approx(0.3)
@@ -48,9 +48,9 @@ def test_the_mean_of_nothing_is_nothing() -> None:
     assert mean([]) is None
 
 
-@given(st.integers(0, 500), st.integers(-5, 600))
-def test_limits_enclose_the_rate_and_stay_ratios(episodes: int, successes: int) -> None:
-    found = wilson_interval(successes, episodes)
+@given(st.integers(0, 500), st.floats(0, 1))
+def test_limits_enclose_the_rate_and_stay_ratios(episodes: int, rate: float) -> None:
+    found = rate_interval(rate, episodes)
     assert 0 <= found.low <= found.value <= found.high <= 1
     change = difference(found, Interval(0.0, 0.5, 1.0))
     assert -1 <= change.low <= change.value <= change.high <= 1
@@ -62,7 +62,7 @@ def test_limits_enclose_the_rate_and_stay_ratios(episodes: int, successes: int) 
 @given(st.lists(st.booleans(), max_size=60))
 def test_with_one_episode_per_task_the_clustered_interval_is_wilsons(won: list[bool]) -> None:
     tasks = {str(n): (int(success), 1) for n, success in enumerate(won)}
-    assert clustered_interval(tasks) == wilson_interval(sum(won), len(won))
+    assert clustered_interval(tasks) == rate_interval(sum(won) / max(1, len(won)), len(won))
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,9 @@ def coverage(tasks: int, samples: int, rate: float, alike: float, seed: int) -> 
             chance = draw.betavariate(rate * weight, (1 - rate) * weight) if alike else rate
             won = sum(draw.random() < chance for _ in range(samples))
             found[str(task)] = (won, samples)
-        plain = wilson_interval(sum(won for won, _ in found.values()), tasks * samples)
+        plain = rate_interval(
+            sum(won for won, _ in found.values()) / (tasks * samples), tasks * samples
+        )
         for index, interval in enumerate((plain, clustered_interval(found))):
             held[index] += interval.low <= rate <= interval.high
     return [count / trials for count in held]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hansa.core.errors import InputError
-from hansa.crypto import dsse, public_keys
+from hansa.crypto import dsse, keys
 from hansa.crypto.dsse import SigningKey, Unverified, sign_envelope, verify_envelope
 
 KIND = "application/vnd.hansa.order.v1+json"
@@ -48,7 +48,7 @@ def test_a_key_is_read_and_written_as_others_do() -> None:
     assert key.public == PUBLIC
     assert key.pem() == PEM
     assert key.private.sign(b"").hex().startswith("e5564300c360ac729086e2cc806e828a84877f1eb8e5d9")
-    assert public_keys.keyid(PUBLIC) == "21fe31dfa154a261"
+    assert keys.keyid(PUBLIC) == "21fe31dfa154a261"
 
 
 def test_an_envelope_has_these_bytes() -> None:
@@ -78,7 +78,7 @@ def test_any_trusted_key_is_enough() -> None:
 def test_a_hint_at_another_key_changes_nothing() -> None:
     sealed = sign_envelope(MINE, KIND, b"text")
     [signature] = json.loads(sealed)["signatures"]
-    for hint in ({}, {"keyid": public_keys.keyid(OTHER.public)}, {"keyid": "?"}):
+    for hint in ({}, {"keyid": keys.keyid(OTHER.public)}, {"keyid": "?"}):
         data = changed(sealed, signatures=[{"sig": signature["sig"], **hint}])
         assert verify_envelope(data, KIND, [OTHER.public, MINE.public]) == b"text"
 
@@ -186,13 +186,13 @@ def test_a_key_does_not_show_itself() -> None:
 )
 def test_a_public_key_has_one_spelling(text: str) -> None:
     with pytest.raises(InputError, match="public key: got") as caught:
-        public_keys.parse_public_key("ed25519", text)
+        keys.parse_public_key("ed25519", text)
     assert caught.value.message.isprintable()
 
 
 def test_a_fingerprint_is_digits_of_its_sha256_in_groups_of_four() -> None:
-    assert public_keys.fingerprint(PUBLIC) == "21fe 31df a154 a261 626b f854 046f d227"
-    assert public_keys.fingerprint(MINE.public) != public_keys.fingerprint(OTHER.public)
+    assert keys.fingerprint(PUBLIC) == "21fe 31df a154 a261 626b f854 046f d227"
+    assert keys.fingerprint(MINE.public) != keys.fingerprint(OTHER.public)
 
 
 def test_who_only_imports_this_does_not_wait_for_cryptography() -> None:

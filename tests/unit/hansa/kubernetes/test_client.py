@@ -155,7 +155,7 @@ def test_a_watch_yields_events_and_raises_an_error_event(server: Server) -> None
     assert next(found) == events[0]
     with pytest.raises(ApiError, match="too old") as error:
         next(found)
-    assert error.value.is_gone
+    assert error.value.status == 410
     assert "resourceVersion=5" in server.asked[0][1]
     assert "timeoutSeconds=9" in server.asked[0][1]
 

@@ -9,7 +9,7 @@ from hansa.adapter import lora
 from hansa.adapter.lora import Tensors
 from hansa.api.spec import Adapter
 from hansa.cli.main import main as hansa
-from hansa.core.stats import wilson_interval
+from hansa.core.stats import rate_interval
 from hansa_worlds import DEMO_OPTIONS
 
 MAZE = ["evaluate", "--world", "maze", "--options", json.dumps(DEMO_OPTIONS["maze"])]
@@ -42,7 +42,7 @@ def test_tasks_that_are_played_several_times_have_a_wider_interval_than_their_ep
     [result] = json.loads(capsys.readouterr().out)["results"]
     assert (result["tasks"], result["episodes"], result["broken"]) == (5, 20, 0)
     low, high = result["interval"]
-    plain = wilson_interval(result["successes"], 20)
+    plain = rate_interval(result["successes"] / 20, 20)
     assert high - low > plain.high - plain.low
     assert main([*MAZE, "--tasks", "2", "--samples", "2"]) == 0
     assert "of 4 episodes of 2 held-out tasks, temperature 1" in capsys.readouterr().out

@@ -162,14 +162,14 @@ def test_a_choice_that_cannot_be_trained_on_is_said_with_the_learners_name(
 
 def test_a_learner_that_makes_nothing_is_said_with_its_name() -> None:
     with pytest.raises(PermanentError, match="untrained trained NoneType, expected Trained"):
-        contract._train(contract._make_training_set(contract.make_training("untrained", None)))
+        contract._train(contract._make_training_set(contract.prepare("untrained", None)))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("check", contract.CHECKS.values(), ids=contract.CHECKS.keys())
 @pytest.mark.parametrize("learner", ["reward-weighted", "good"])
 def test_a_good_learner_keeps_the_contract(learner: str, check: Any) -> None:
-    check(contract.make_training(learner, None))
+    check(contract.prepare(learner, None))
 
 
 @pytest.mark.slow
@@ -188,7 +188,7 @@ def test_a_good_learner_keeps_the_contract(learner: str, check: Any) -> None:
 def test_the_contract_finds_a_broken_learner(learner: str, check: str) -> None:
     try:
         with pytest.raises((LearnerContractError, IndexError)):
-            contract.CHECKS[check](contract.make_training(learner, None))
+            contract.CHECKS[check](contract.prepare(learner, None))
     finally:
         if learner == "spoiling":
             contract._play_fixture.cache_clear()

@@ -1,8 +1,13 @@
-"""Public keys as specs have them: an algorithm, a colon, and 32 bytes in base64url."""
+"""Keys of parties: public ones as specs have them, private ones in PEM files.
+
+A public key is an algorithm, a colon, and 32 bytes in base64url.
+"""
 
 import base64
 import binascii
-from typing import Literal
+import functools
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
 from hansa.core.canonical import sha256
 from hansa.core.errors import InputError
@@ -57,3 +62,39 @@ def fingerprint(public: str) -> str:
     """
     digits = sha256(_parse_any(public))[:_FINGERPRINT_DIGITS]
     return " ".join(digits[at : at + 4] for at in range(0, _FINGERPRINT_DIGITS, 4))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateKey:
+    """A private key; it never shows in a log or a traceback."""
+
+    algorithm: ClassVar[Algorithm]
+    """What it is a key of."""
+    private: Any = field(repr=False)
+    """The key itself, as `cryptography` has it."""
+
+    @functools.cached_property
+    def public(self) -> str:
+        """The public half, as specs have it."""
+        return format_public_key(self.algorithm, self.private.public_key().public_bytes_raw())
+
+    def pem(self) -> bytes:
+        """PKCS8 PEM, without a password: the file's mode or the Secret protects it."""
+        from cryptography.hazmat.primitives import serialization as form
+
+        return bytes(
+            self.private.private_bytes(
+                form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption()
+            )
+        )
+
+
+def load_pem(pem: bytes) -> Any:
+    """The private key of one PEM block, of whatever algorithm; None where there is none."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        return load_pem_private_key(pem, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        return None
