@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 
 SUITES = {
-    "strategy": "hansa_server.contract",
-    "learner": "hansa_client.contract",
-    "world": "hansa_worlds.contract",
+    "strategy": ("hansa_server.contract", "prepare_settings"),
+    "learner": ("hansa_client.contract", "make_training"),
+    "world": ("hansa_worlds.contract", "prepare_world"),
 }
-"""Module with the checks of each kind, and with `prepared`, which makes what they take."""
+"""Module with the checks of each kind, and its function that makes what they take."""
 CHECK = "contract_check"
 """Argument of the one test that there is."""
 
@@ -59,9 +59,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def prepare_checks(kind: str, text: str) -> dict[str, Callable[[], None]]:
     """The checks of one plug-in by their sentences, ready to be called."""
     name, equals, options = text.partition("=")
-    suite: Any = import_module(SUITES[kind])
+    module, prepare = SUITES[kind]
+    suite: Any = import_module(module)
     try:
-        subject = suite.prepared(name, json.loads(options) if equals else None)
+        subject = getattr(suite, prepare)(name, json.loads(options) if equals else None)
     except Exception as error:  # a sentence of ours, or whatever a package raises
         raise pytest.UsageError(f"--{kind} {text}: {error}") from error
     return {title: partial(check, subject) for title, check in suite.CHECKS.items()}
