@@ -142,6 +142,8 @@ class World(ABC):
     """Whether an episode can break a rule; violations are counted apart from the reward."""
 
     options: Mapping[str, object]
+    prompt: str = "full"
+    """Which introduction an episode begins with: the rules (full), the brief, or none."""
 
     _turns: int = 0
     _done: bool = True
