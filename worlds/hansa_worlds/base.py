@@ -145,6 +145,8 @@ class World(ABC):
     prompt: str = "full"
     """Which introduction an episode begins with: the rules (full), the brief, or none."""
 
+    _least: float = 0.0
+    """Last reward from which an ended episode is a success; 0: any reward above 0."""
     _turns: int = 0
     _done: bool = True
     _success: bool = False
@@ -276,7 +278,7 @@ class World(ABC):
         return answer
 
     def _is_success(self, last: Observation) -> bool:
-        return last.reward > 0
+        return last.reward > 0 and last.reward >= self._least
 
 
 def parse_action(text: str) -> str | None:

@@ -56,7 +56,7 @@ class Gymnasium(World):
 
     def tasks(self, split: Split) -> Sequence[Task]:
         """The seeds of a split; the environment decides whether two seeds differ."""
-        return seeds.make_tasks(self._env_name, split, self._seeds[split])
+        return seeds.make_tasks(f"{self._env_name}-", split, self._seeds[split])
 
     def _begin(self, task: Task) -> str:
         if self._env is None:
@@ -85,7 +85,7 @@ class Gymnasium(World):
 
     def _is_success(self, last: Observation) -> bool:
         """Ended by the environment itself, with enough reward: time that ran out is no success."""
-        return self._solved and last.reward > 0 and last.reward >= self._least
+        return self._solved and super()._is_success(last)
 
     def legal(self) -> list[str]:
         """The names of the actions, where the options give them."""

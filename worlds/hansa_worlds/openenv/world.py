@@ -52,7 +52,7 @@ class OpenEnv(RemoteWorld):
 
     def tasks(self, split: Split) -> Sequence[Task]:
         """The seeds of a split; the server decides whether two seeds differ."""
-        return seeds.make_tasks(self.name, split, self._seeds[split])
+        return seeds.make_tasks(f"{self.name}-", split, self._seeds[split])
 
     def _begin(self, task: Task) -> str:
         wanted = {**self._reset, self._task_field: int(task.payload[0])}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import Any, ClassVar
 
-from hansa_worlds.base import Observation, World
+from hansa_worlds.base import World
 from hansa_worlds.errors import NoPlayer
 from hansa_worlds.remote.server import RemoteServer, SessionHolder
 
@@ -18,16 +18,11 @@ class RemoteWorld(World):
     """
 
     waits: ClassVar[bool] = True
-    _least: float
-    """Last reward from which an ended episode is a success."""
     _server: RemoteServer[Any]
     _holder: SessionHolder[Any]
 
     def _release_when_gone(self) -> None:
         weakref.finalize(self, self._server.release, self._holder).atexit = False
-
-    def _is_success(self, last: Observation) -> bool:
-        return last.reward > 0 and last.reward >= self._least
 
     def snapshot(self) -> object:
         """There is none: the episode is on the server."""
