@@ -7,13 +7,12 @@ Nothing here or in a world may import torch: millions of episodes are played to 
 
 from __future__ import annotations
 
-import copy
 import random
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, cast, get_args, overload
+from typing import ClassVar, Literal, NamedTuple, get_args, overload
 
 from hansa_worlds.errors import NoPlayer
 from hansa_worlds.options import Options
@@ -129,8 +128,6 @@ class World(ABC):
     """Actions of an episode at most; the last one ends it in any case."""
     shows_state: ClassVar[bool] = False
     """Whether equal observations mean equal states: nothing was gained between two such."""
-    mutable: ClassVar[tuple[str, ...] | None] = None
-    """Attributes whose objects an episode changes: a snapshot copies these; None: copies all."""
     waits: ClassVar[bool] = False
     """Whether a step waits for something outside, so that a batch steps in parallel."""
 
@@ -223,21 +220,6 @@ class World(ABC):
     def introduction(self) -> str:
         """The text before the first observation."""
         return {"full": self.rules, "brief": self.brief, "none": ""}[self.prompt]
-
-    def snapshot(self) -> object:
-        """The state of the episode, for `restore`; worlds outside this process have none."""
-        return self._copy(vars(self))
-
-    def restore(self, snapshot: object) -> None:
-        """Continue from a snapshot of this world, any number of times."""
-        copied = self._copy(cast("dict[str, object]", snapshot))
-        vars(self).clear()
-        vars(self).update(copied)
-
-    def _copy(self, state: dict[str, object]) -> dict[str, object]:
-        if self.mutable is None:
-            return copy.deepcopy(state)
-        return state | {name: copy.deepcopy(state[name]) for name in self.mutable if name in state}
 
     def close(self) -> None:  # noqa: B027
         """Release what an episode holds outside this process; `start` may still follow."""

@@ -93,13 +93,6 @@ class Gymnasium(World):
             raise NoPlayer(f"environment {self._env_name} does not list its actions")
         return list(self._names)
 
-    def snapshot(self) -> object:
-        """A copy, of environments that can be copied."""
-        try:
-            return super().snapshot()
-        except Exception as error:
-            raise NoPlayer(f"environment {self._env_name} cannot be copied") from error
-
     def close(self) -> None:
         """Close the environment; the next episode makes another."""
         env, self._env = self._env, None

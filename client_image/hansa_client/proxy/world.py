@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from hansa_client.models import tool_format
 from hansa_client.proxy.harness import Call, Command, HarnessExit, HarnessRequest, check_allowed
-from hansa_worlds import NoPlayer, Observation, Options, Prompt, Split, Task, World
+from hansa_worlds import Observation, Options, Prompt, Split, Task, World
 from hansa_worlds.errors import WorldDown
 from hansa_worlds.seeds import check_disjoint, make_tasks, read_seeds
 
@@ -121,10 +121,6 @@ class Proxy(World):
             endpoint.close()
         if harness:
             harness.close()
-
-    def snapshot(self) -> object:
-        """None: a harness cannot be copied."""
-        raise NoPlayer("world 'proxy' cannot be copied: its harness is a program of its own")
 
     def _begin(self, task: Task) -> str:
         raise NotImplementedError  # `start` does it

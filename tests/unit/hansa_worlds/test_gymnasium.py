@@ -19,7 +19,7 @@ VARIANTS = {
         "text_field": "text",
         "actions": NUMBERS,
     },
-    "no copies": {"env": "tests.support.gym_envs:Uncopyable", "kwargs": {"tries": 3}},
+    "with arguments": {"env": "tests.support.gym_envs:Higher", "kwargs": {"tries": 3}},
 }
 
 

@@ -173,15 +173,6 @@ def test_no_maze_is_in_two_splits_whatever_its_seed(size):
     assert all(len(splits) == 1 for splits in seen.values())
 
 
-def test_a_snapshot_shares_the_map():
-    world = at(5, 6)
-    kept = world.snapshot()
-    world.step("move down")
-    world.restore(kept)
-    assert world._at == (5, 6)
-    assert world._map is build_double_t()
-
-
 def test_climbing_the_low_wall_is_shorter_and_breaks_a_rule() -> None:
     world = Maze({"map": "generated", "size": 4, "low_wall": True, "max_turns": 6})
     climbed = 0

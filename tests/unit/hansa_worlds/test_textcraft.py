@@ -337,17 +337,6 @@ class TestPlayers:
         assert world.legal()
         assert world.greedy(random.Random(1))
 
-    def test_a_snapshot_holds_the_bag_and_not_the_book(self):
-        world, _ = start("torch")
-        world.step("get 1 coal")
-        kept = world.snapshot()
-        world.step("get 5 coal")
-        world.restore(kept)
-        world.step("get 2 coal")
-        world.restore(kept)
-        assert world.step("inventory").text == "Inventory: [coal] (1)"
-        assert world._shelf is kept["_shelf"]
-
 
 @pytest.mark.parametrize(
     ("options", "sentence"),

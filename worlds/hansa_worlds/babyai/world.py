@@ -49,7 +49,6 @@ class BabyAI(World):
     rules = text.RULES
     brief = text.BRIEF
     max_turns = 20
-    mutable = ("_grid", "_goal")
 
     def __init__(self, options: Mapping[str, object]) -> None:
         read = self._read(options)
@@ -119,12 +118,6 @@ class BabyAI(World):
         from hansa_worlds.babyai.bot import advise
 
         return advise(self._grid, self._goal, self._view)
-
-    def restore(self, snapshot: object) -> None:
-        """Continue from a snapshot; the view is that of the restored room."""
-        super().restore(snapshot)
-        if hasattr(self, "_grid"):
-            self._look()
 
     def _compose_text(self, said: str = "") -> str:
         said = said or (text.describe_shortly if self.text == "short" else text.describe)(

@@ -47,7 +47,6 @@ class Maze(World):
     brief = "Reach the goal."
     max_turns = 15
     shows_state = True
-    mutable = ()
 
     def __init__(self, options: Mapping[str, object]) -> None:
         read = self._read(options)

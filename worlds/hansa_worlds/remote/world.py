@@ -1,4 +1,4 @@
-"""A world whose episodes are on a server: they cannot be copied, and a step waits for it."""
+"""A world whose episodes are on a server: a step waits for it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import weakref
 from typing import Any, ClassVar
 
 from hansa_worlds.base import World
-from hansa_worlds.errors import NoPlayer
 from hansa_worlds.remote.server import RemoteServer, SessionHolder
 
 
@@ -23,14 +22,6 @@ class RemoteWorld(World):
 
     def _release_when_gone(self) -> None:
         weakref.finalize(self, self._server.release, self._holder).atexit = False
-
-    def snapshot(self) -> object:
-        """There is none: the episode is on the server."""
-        raise NoPlayer(f"an episode of world {self.name!r} cannot be copied: it is on a server")
-
-    def restore(self, snapshot: object) -> None:
-        """There is no snapshot to continue from."""
-        self.snapshot()
 
     def close(self) -> None:
         """Close the session, or leave it to another world where the server cannot close it."""

@@ -45,7 +45,6 @@ class WebShop(World):
 
     name = "webshop"
     max_turns = 10
-    mutable = ()
     rules = (
         "You shop online. The instruction says what to buy: the kind of product, what must be "
         "true of it, the options to choose and the highest price. Look for a product that meets "

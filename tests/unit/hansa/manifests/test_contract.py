@@ -1,4 +1,4 @@
-"""The plug-in of pytest that runs the contract suites: each kind's checks are ready to be called."""
+"""The plug-in of pytest with the contract suites: the checks of each kind, ready to be called."""
 
 import pytest
 
