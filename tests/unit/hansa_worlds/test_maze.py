@@ -5,8 +5,7 @@ import random
 import pytest
 
 from hansa_worlds import OptionError, Task, make
-from hansa_worlds.maze.grow import generate_maze
-from hansa_worlds.maze.maps import MOVES, build_double_t, measure_distances
+from hansa_worlds.maze.maps import MOVES, build_double_t, generate_maze, measure_distances
 from hansa_worlds.maze.world import Maze
 
 

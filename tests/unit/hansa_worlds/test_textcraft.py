@@ -8,8 +8,7 @@ import pytest
 
 from hansa_worlds import OptionError, Task, make
 from hansa_worlds.base import SPLITS
-from hansa_worlds.textcraft.book import Book, Recipe
-from hansa_worlds.textcraft.listing import load_own_book, read_recipes
+from hansa_worlds.textcraft.book import Book, Recipe, load_own_book, read_recipes
 from hansa_worlds.textcraft.planner import make_plan
 from hansa_worlds.textcraft.world import TextCraft
 
