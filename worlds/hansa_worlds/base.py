@@ -89,13 +89,8 @@ class TaskList(Sequence[Task]):
     @overload
     def __getitem__(self, index: slice) -> list[Task]: ...
     def __getitem__(self, index: int | slice) -> Task | list[Task]:
-        if isinstance(index, slice):
-            return [self._build(i) for i in range(*index.indices(self._size))]
-        if index < 0:
-            index += self._size
-        if not 0 <= index < self._size:
-            raise IndexError(f"task {index} of {self._size}")
-        return self._build(index)
+        chosen = range(self._size)[index]
+        return self._build(chosen) if isinstance(chosen, int) else list(map(self._build, chosen))
 
 
 class Move(NamedTuple):
@@ -237,10 +232,11 @@ class World(ABC):
     def start(self, task: Task) -> Observation:
         """Begin an episode; the text holds the rules and the first observation."""
         self._turns = 0
-        self._done = False
+        self._done = True
         self._success = False
         self._violations = 0
         text = self._begin(task)
+        self._done = False
         introduction = self.introduction()
         return Observation(f"{introduction}\n{text}" if introduction else text)
 
@@ -248,15 +244,15 @@ class World(ABC):
         """Play one turn; no text makes it raise."""
         if self._done:
             return Observation("The episode is over.", 0.0, True)
+        self._done = True  # an action that raises ends the episode
         self._turns += 1
         parsed = parse_action(action)
         answer = Observation("Give exactly one action.") if parsed is None else self._act(parsed)
         if answer.done:
-            self._done = True
             self._success = self._is_success(answer)
         elif self._turns >= self.max_turns:
-            self._done = True
             return Observation(answer.text, answer.reward, True)
+        self._done = answer.done
         return answer
 
     def _is_success(self, last: Observation) -> bool:

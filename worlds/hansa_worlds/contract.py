@@ -228,15 +228,14 @@ def legal_is_never_empty(make: Make) -> None:
     if not _has_player(world, "legal"):
         return
     for task in _sample(world):
-        choose = _make_random_player(task)
-        seen = world.start(task)
-        while not seen.done:
+        for seen in _play(world, task, _make_random_player(task)):
+            if seen.done:
+                break
             moves = world.legal()
             _require(bool(moves) and len(set(moves)) == len(moves), f"{task.id}: legal {moves}")
             _require(all("\n" not in move for move in moves), f"{task.id}: legal {moves}")
             _choose_expertly(world)
             _require(moves == world.legal(), f"{task.id}: expert() changes the state")
-            seen = world.step(choose(world))
 
 
 def hostile_text_is_only_a_wasted_turn(make: Make) -> None:

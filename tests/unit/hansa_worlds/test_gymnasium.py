@@ -270,7 +270,7 @@ def test_a_package_offers_classes_and_modules_by_entry_point(value, fits, monkey
     points = importlib.metadata.EntryPoints([point])
     monkeypatch.delenv("HANSA_WORLD_MODULES")
     monkeypatch.setattr(
-        "hansa_worlds.allowed.entry_points", lambda group: points.select(group=group)
+        "hansa_worlds.gymnasium.entry_points", lambda group: points.select(group=group)
     )
     if fits:
         assert world_of().tasks("train")
