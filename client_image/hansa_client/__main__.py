@@ -110,8 +110,9 @@ def import_for_job(environ: Mapping[str, str]) -> None:
             for name in LIBRARIES:
                 importlib.import_module(name)
         if BABYAI in _find_worlds(assignment):
-            levels = importlib.import_module("hansa_worlds.babyai.levels")
-            levels.minigrid()
+            from hansa_worlds.babyai import levels
+
+            levels.require_minigrid()
 
 
 def _find_worlds(assignment: dict[str, Any]) -> set[str]:

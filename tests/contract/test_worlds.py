@@ -117,11 +117,6 @@ class Thoughtless(Maze):
         return Move("", super().expert().action)
 
 
-class Unrestorable(Maze):
-    def restore(self, snapshot: object) -> None:
-        pass
-
-
 class Slow(Maze):
     def _act(self, action: str) -> Observation:
         for _ in range(MOST_CALLS):
@@ -184,7 +179,6 @@ class Bare(World):
         (Forgetful, "start forgets the episode before"),
         (Hopeless, "expert solves its tasks"),
         (Thoughtless, "experts think before they act"),
-        (Unrestorable, "a snapshot can be gone on from"),
         (Slow, "steps are cheap"),
         (Leaking, "splits are disjoint"),
         (Moody, "kinds of tasks are few"),

@@ -70,13 +70,6 @@ class Wrong(Higher):
         return super().step(action) if wrong is None else tuple(wrong)
 
 
-class Uncopyable(Higher):
-    """Holds what cannot be copied."""
-
-    def __deepcopy__(self, memo: Any) -> Any:
-        raise TypeError("no copy")
-
-
 names = 3
 """No environment at all."""
 

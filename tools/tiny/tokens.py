@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hansa_worlds import DEMO_OPTIONS, World, make
 from hansa_worlds.base import SPLITS
-from hansa_worlds.textcraft.listing import load_own_book
+from hansa_worlds.textcraft.book import load_own_book
 from tiny.phrases import PHRASES
 
 PAD, BOS, USER, AGENT, END, UNKNOWN = SPECIALS = (

@@ -7,13 +7,12 @@ Nothing here or in a world may import torch: millions of episodes are played to 
 
 from __future__ import annotations
 
-import copy
 import random
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, cast, get_args, overload
+from typing import ClassVar, Literal, NamedTuple, get_args, overload
 
 from hansa_worlds.errors import NoPlayer
 from hansa_worlds.options import Options
@@ -90,13 +89,8 @@ class TaskList(Sequence[Task]):
     @overload
     def __getitem__(self, index: slice) -> list[Task]: ...
     def __getitem__(self, index: int | slice) -> Task | list[Task]:
-        if isinstance(index, slice):
-            return [self._build(i) for i in range(*index.indices(self._size))]
-        if index < 0:
-            index += self._size
-        if not 0 <= index < self._size:
-            raise IndexError(f"task {index} of {self._size}")
-        return self._build(index)
+        chosen = range(self._size)[index]
+        return self._build(chosen) if isinstance(chosen, int) else list(map(self._build, chosen))
 
 
 class Move(NamedTuple):
@@ -129,8 +123,6 @@ class World(ABC):
     """Actions of an episode at most; the last one ends it in any case."""
     shows_state: ClassVar[bool] = False
     """Whether equal observations mean equal states: nothing was gained between two such."""
-    mutable: ClassVar[tuple[str, ...] | None] = None
-    """Attributes whose objects an episode changes: a snapshot copies these; None: copies all."""
     waits: ClassVar[bool] = False
     """Whether a step waits for something outside, so that a batch steps in parallel."""
 
@@ -142,7 +134,11 @@ class World(ABC):
     """Whether an episode can break a rule; violations are counted apart from the reward."""
 
     options: Mapping[str, object]
+    prompt: str = "full"
+    """Which introduction an episode begins with: the rules (full), the brief, or none."""
 
+    _least: float = 0.0
+    """Last reward from which an ended episode is a success; 0: any reward above 0."""
     _turns: int = 0
     _done: bool = True
     _success: bool = False
@@ -220,21 +216,6 @@ class World(ABC):
         """The text before the first observation."""
         return {"full": self.rules, "brief": self.brief, "none": ""}[self.prompt]
 
-    def snapshot(self) -> object:
-        """The state of the episode, for `restore`; worlds outside this process have none."""
-        return self._copy(vars(self))
-
-    def restore(self, snapshot: object) -> None:
-        """Continue from a snapshot of this world, any number of times."""
-        copied = self._copy(cast("dict[str, object]", snapshot))
-        vars(self).clear()
-        vars(self).update(copied)
-
-    def _copy(self, state: dict[str, object]) -> dict[str, object]:
-        if self.mutable is None:
-            return copy.deepcopy(state)
-        return state | {name: copy.deepcopy(state[name]) for name in self.mutable if name in state}
-
     def close(self) -> None:  # noqa: B027
         """Release what an episode holds outside this process; `start` may still follow."""
 
@@ -251,10 +232,11 @@ class World(ABC):
     def start(self, task: Task) -> Observation:
         """Begin an episode; the text holds the rules and the first observation."""
         self._turns = 0
-        self._done = False
+        self._done = True
         self._success = False
         self._violations = 0
         text = self._begin(task)
+        self._done = False
         introduction = self.introduction()
         return Observation(f"{introduction}\n{text}" if introduction else text)
 
@@ -262,19 +244,19 @@ class World(ABC):
         """Play one turn; no text makes it raise."""
         if self._done:
             return Observation("The episode is over.", 0.0, True)
+        self._done = True  # an action that raises ends the episode
         self._turns += 1
         parsed = parse_action(action)
         answer = Observation("Give exactly one action.") if parsed is None else self._act(parsed)
         if answer.done:
-            self._done = True
             self._success = self._is_success(answer)
         elif self._turns >= self.max_turns:
-            self._done = True
             return Observation(answer.text, answer.reward, True)
+        self._done = answer.done
         return answer
 
     def _is_success(self, last: Observation) -> bool:
-        return last.reward > 0
+        return last.reward > 0 and last.reward >= self._least
 
 
 def parse_action(text: str) -> str | None:

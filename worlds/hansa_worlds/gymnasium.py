@@ -5,27 +5,34 @@
       kwargs: {difficulty: 2}
 
 `reset(seed=...)` gives (observation, info), `step(action)` gives (observation, reward, terminated,
-truncated, info). A task is a seed. Package gymnasium is needed only for its own ids. Nothing is
-imported or made for `env` unless the owner of the image or machine allows it (allowed.py).
+truncated, info). A task is a seed. Package gymnasium is needed only for its own ids.
+
+Options come from a manifest, which may be written by another party: `env` is imported only where
+HANSA_WORLD_MODULES (`module`, with all below it, or `module:Class`, separated by commas) or the
+entry point of an installed package has it. What an allowed class does is not checked.
 """
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
+from importlib.metadata import entry_points
 from inspect import signature
 from typing import Any, NoReturn
 
+from hansa.api.assignment import ENV_WORLD_MODULES
 from hansa_worlds import seeds
-from hansa_worlds.allowed import describe_allowed, is_allowed
 from hansa_worlds.base import GENERIC_RULES, Observation, Split, Task, World
 from hansa_worlds.errors import NoPlayer, OptionError, WorldError
 from hansa_worlds.options import Options
 
 LONGEST_TEXT = 16_000
 """Characters of an observation that are kept."""
+GROUP = "hansa.environments"
+"""Entry-point group of packages that offer such names: `desk = "my_package.envs:TicketDesk"`."""
 
 _FITS = "module:Class or an id such as module:Id-v0"
 
@@ -56,7 +63,7 @@ class Gymnasium(World):
 
     def tasks(self, split: Split) -> Sequence[Task]:
         """The seeds of a split; the environment decides whether two seeds differ."""
-        return seeds.make_tasks(self._env_name, split, self._seeds[split])
+        return seeds.make_tasks(f"{self._env_name}-", split, self._seeds[split])
 
     def _begin(self, task: Task) -> str:
         if self._env is None:
@@ -85,20 +92,13 @@ class Gymnasium(World):
 
     def _is_success(self, last: Observation) -> bool:
         """Ended by the environment itself, with enough reward: time that ran out is no success."""
-        return self._solved and last.reward > 0 and last.reward >= self._least
+        return self._solved and super()._is_success(last)
 
     def legal(self) -> list[str]:
         """The names of the actions, where the options give them."""
         if not self._names:
             raise NoPlayer(f"environment {self._env_name} does not list its actions")
         return list(self._names)
-
-    def snapshot(self) -> object:
-        """A copy, of environments that can be copied."""
-        try:
-            return super().snapshot()
-        except Exception as error:
-            raise NoPlayer(f"environment {self._env_name} cannot be copied") from error
 
     def close(self) -> None:
         """Close the environment; the next episode makes another."""
@@ -151,12 +151,10 @@ class Gymnasium(World):
             return function(*args, **kwargs)
         except Exception:
             self.close()  # its state is unknown
-            self._done = True
             raise
 
     def _abort(self, reason: str) -> NoReturn:
         self.close()
-        self._done = True
         raise WorldError(f"environment {self._env_name}: {reason}")
 
 
@@ -199,19 +197,37 @@ def _load_class_of_id(name: str, made_by: Any) -> type[Any]:
         module, _, attribute = made_by.partition(":")
         return _require_environment(name, _import_attribute(name, module, attribute))
     kind = _require_environment(name, made_by)
-    if not is_allowed(kind.__module__, kind.__name__):
+    if not _is_allowed(kind.__module__, kind.__name__):
         raise _build_refusal(name)
     return kind
 
 
 def _import_attribute(name: str, module: str, attribute: str) -> Any:
     """A module's attribute, or None; a module that is not allowed is not imported."""
-    if not is_allowed(module, attribute):
+    if not _is_allowed(module, attribute):
         raise _build_refusal(name)
     try:
         return getattr(import_module(module), attribute, None)
     except ImportError as error:
         raise OptionError(_format_error(name, f"but {error}")) from error
+
+
+def _is_allowed(module: str, attribute: str) -> bool:
+    """Whether a module may be imported for this attribute."""
+    given = os.environ.get(ENV_WORLD_MODULES, "").split(",")
+    offered = [point.value for point in entry_points(group=GROUP)]
+    names = {name.replace(" ", "") for name in (*given, *offered)} - {""}
+    below = any(module == name or module.startswith(f"{name}.") for name in names)
+    return below or f"{module}:{attribute}" in names
+
+
+def _describe_allowed() -> str:
+    """What an option may name, for an error message."""
+    now = os.environ.get(ENV_WORLD_MODULES, "").strip() or "nothing"
+    return (
+        f"a class or id of a module in {ENV_WORLD_MODULES} (now {now}), or one that a package "
+        f"offers by entry point {GROUP}"
+    )
 
 
 def _require_environment(name: str, found: Any) -> type[Any]:
@@ -224,7 +240,7 @@ def _require_environment(name: str, found: Any) -> type[Any]:
 
 
 def _build_refusal(name: str) -> OptionError:
-    return OptionError(f"options.env: got {name!r}, expected {describe_allowed()}")
+    return OptionError(f"options.env: got {name!r}, expected {_describe_allowed()}")
 
 
 def _check_kwargs(name: str, maker: Callable[..., Any], kwargs: Mapping[str, object]) -> None:

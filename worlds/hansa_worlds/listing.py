@@ -20,14 +20,11 @@ _RECORD = Path(__file__).with_name("scores.json")
 
 def describe(name: str, options: Mapping[str, object]) -> dict[str, Any]:
     """The world's line in `hansa worlds`: what it is, its tasks, its players and their scores."""
-    entry: dict[str, Any] = {
-        "world": name,
-        "about": _summarize(name),
-        "from": WORLDS.find_origin(name),
-    }
     with closing(registry.make(name, options)) as world:
         return {
-            **entry,
+            "world": name,
+            "about": _summarize(name),
+            "from": WORLDS.find_origin(name),
             "tasks": {split: len(world.tasks(split)) for split in SPLITS},
             "maxTurns": world.max_turns,
             "waits": world.waits,

@@ -56,7 +56,6 @@ class EpisodeTally:
 class PlayerScore:
     """A player's score in a split of a world."""
 
-    player: str
     whole: EpisodeTally
     groups: Mapping[str, EpisodeTally]
     """The same by `World.group`; empty where all tasks are of one kind."""
@@ -106,7 +105,7 @@ def score(
             progress(done + 1, total)
     every = [entry for group in played.values() for entry in group]
     groups = {group: tally(played[group]) for group in sorted(played)} if any(played) else {}
-    return PlayerScore(player, tally(every), groups)
+    return PlayerScore(tally(every), groups)
 
 
 def schedule(

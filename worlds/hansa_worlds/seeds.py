@@ -21,7 +21,7 @@ SEEDS: Mapping[Split, Ends] = {
 def read_seeds(
     read: Options, defaults: Mapping[Split, Ends] = SEEDS, what: str = "seed"
 ) -> dict[Split, range]:
-    """The options train, validation and test; `check_apart` follows when all options are read."""
+    """The options train, validation and test; `check_disjoint` follows when all are read."""
     return {split: read_range(read, split, defaults[split], what) for split in SPLITS}
 
 
@@ -36,9 +36,9 @@ def check_disjoint(seeds: Mapping[Split, range], what: str = "seed") -> None:
                 )
 
 
-def make_tasks(prefix: str, split: Split, seeds: range) -> Sequence[Task]:
+def make_tasks(prefix: str, split: Split, seeds: Sequence[int]) -> Sequence[Task]:
     """One task per seed, named by prefix and seed."""
-    return TaskList(len(seeds), lambda i: Task(f"{prefix}-{seeds[i]}", split, (str(seeds[i]),)))
+    return TaskList(len(seeds), lambda i: Task(f"{prefix}{seeds[i]}", split, (str(seeds[i]),)))
 
 
 def read_range(read: Options, name: str, default: Ends, what: str) -> range:

@@ -8,19 +8,7 @@ import typer
 
 from hansa.cli.common import Format, Output, print_data
 from hansa.core.errors import InputError
-from hansa_client.commands.common import (
-    BUILTIN,
-    AdapterFolder,
-    ModelSource,
-    OptionPairs,
-    OptionsText,
-    Threads,
-    explain_world_errors,
-    load_base,
-    make_rollout_config,
-    make_world,
-    read_options,
-)
+from hansa_client.commands import common
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,10 +20,10 @@ if TYPE_CHECKING:
 
 def evaluate(
     world: Annotated[str, typer.Option(help="World to play: maze, wordle, ...")],
-    model: ModelSource = BUILTIN,
-    adapter: AdapterFolder = None,
-    option: OptionPairs = None,
-    options: OptionsText = "{}",
+    model: common.ModelSource = common.BUILTIN,
+    adapter: common.AdapterFolder = None,
+    option: common.OptionPairs = None,
+    options: common.OptionsText = "{}",
     tasks: Annotated[int, typer.Option(min=1, help="Held-out tasks to play.")] = 200,
     samples: Annotated[int, typer.Option(min=1, max=64, help="Episodes of each task.")] = 1,
     temperature: Annotated[float, typer.Option(min=0, help="Sampling temperature.")] = 1.0,
@@ -44,18 +32,16 @@ def evaluate(
         int, typer.Option(min=0, help="Random seed of the tasks' order and of sampling.")
     ] = 7,
     batch: Annotated[int, typer.Option(min=1, help="Episodes played together.")] = 64,
-    threads: Threads = 1,
+    threads: common.Threads = 1,
     output: Output = Format.TABLE,
 ) -> None:
     """Play held-out tasks and print the success with its 95 % interval, clustered by task."""
-    given = read_options(option, options)
-    jobs = _choose_jobs(make_world(world, given), tasks, seed, samples)
-    base = load_base(model, adapter, threads)
+    given = common.read_options(option, options)
+    jobs = _choose_jobs(common.make_world(world, given), tasks, seed, samples)
+    base = common.load_base(model, adapter, threads)
     temperatures = [temperature, 0.0] if greedy and temperature else [temperature]
-    results = [
-        _measure(base, lambda: make_world(world, given), jobs, make_rollout_config(base, t, batch))
-        for t in temperatures
-    ]
+    hows = [common.make_rollout_config(base, each, batch) for each in temperatures]
+    results = [_measure(base, lambda: common.make_world(world, given), jobs, how) for how in hows]
     if output is not Format.TABLE:
         about = {"world": world, "model": model, "adapter": str(adapter) if adapter else None}
         print_data({**about, "results": results}, output)
@@ -67,7 +53,7 @@ def evaluate(
 def _choose_jobs(world: World, tasks: int, seed: int, samples: int) -> list[EpisodeJob]:
     from hansa_client.rollout.tasks import choose_held_out_jobs
 
-    with explain_world_errors():
+    with common.explain_world_errors():
         held_out = world.tasks("test")
     if not held_out:
         raise InputError(f"--world: {world.name} has no held-out task with these options")
@@ -93,7 +79,7 @@ def _measure(
     from hansa_client.evaluation import tally_by_task
     from hansa_client.rollout.episodes import play
 
-    with explain_world_errors():
+    with common.explain_world_errors():
         played = play(base, make, jobs, how)
     episodes, tasks = len(played.episodes), tally_by_task(played.episodes)
     interval = clustered_interval({name: (won, count) for name, (won, count) in tasks.items()})

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import random
-from contextlib import closing
+import sys
+from contextlib import closing, suppress
 from dataclasses import replace
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from hansa.cli.common import Format, Output, console, print_data, say
 from hansa.core.errors import InputError, WorldBroken
 from hansa.core.sanitize import sanitize
-from hansa_client.commands import common, human
-from hansa_client.commands.show import EpisodeScreen
-from hansa_client.commands.watched import Watched
+from hansa_client.commands import common
+from hansa_client.commands.show import EpisodeScreen, Watched, format_prompt
 from hansa_worlds.base import Task, rng
 from hansa_worlds.errors import NoPlayer
 from hansa_worlds.players import PLAYERS
@@ -23,16 +23,10 @@ from hansa_worlds.players import PLAYERS
 if TYPE_CHECKING:
     from hansa_client.models.base_model import Base
 
-
-class PlayerName(StrEnum):
-    """Who plays."""
-
-    HUMAN = "human"
-    RANDOM = "random"
-    LEGAL = "legal"
-    GREEDY = "greedy"
-    EXPERT = "expert"
-    MODEL = "model"
+PlayerName = Literal["human", "random", "legal", "greedy", "expert", "model"]
+"""Who plays."""
+MOST_LISTED = 40
+"""Legal actions that `?` shows; a shop has hundreds."""
 
 
 def play(
@@ -57,27 +51,27 @@ def play(
     output: Output = Format.TABLE,
 ) -> None:
     """Play one episode; Ctrl-D leaves it, and ? lists what you can do where a world tells."""
-    who = player or (PlayerName.MODEL if adapter else PlayerName.HUMAN)
-    if adapter and who is not PlayerName.MODEL:
+    who = player or ("model" if adapter else "human")
+    if adapter and who != "model":
         raise InputError(f"--adapter: got {adapter} with --as {who}, expected --as model")
     game = common.make_world(world, common.read_options(option, options))
     drawn_seed = random.SystemRandom().randrange(1_000_000) if seed is None else seed
     chosen = common.choose_task(game, split, task, rng("play", drawn_seed))
-    shows_itself = who is PlayerName.HUMAN and human.is_typing()
+    shows_itself = who == "human" and _is_typing()
     watched = Watched(game, _make_screen(who, output), who, echo=not shows_itself)
     with closing(game), common.explain_world_errors():
-        if who is PlayerName.MODEL:
+        if who == "model":
             base = common.load_base(model, adapter, threads)
             _play_model(base, temperature, watched, chosen, drawn_seed)
-        elif who is PlayerName.HUMAN:
-            human.play(watched, chosen, data_on_stdout=output is not Format.TABLE)
+        elif who == "human":
+            _play_human(watched, chosen, data_on_stdout=output is not Format.TABLE)
         else:
             _play_script(watched, chosen, who, rng("player", drawn_seed))
     if output is not Format.TABLE:
         about = {
             "world": world,
             "options": dict(game.options),
-            "player": str(who),
+            "player": who,
             "seed": drawn_seed,
         }
         print_data({**about, **watched.record()}, output)
@@ -85,21 +79,65 @@ def play(
         say(f"again: --task {sanitize(chosen.id)} --seed {drawn_seed}")
 
 
-def _make_screen(who: PlayerName, output: Format) -> EpisodeScreen | None:
+def _make_screen(who: PlayerName, output: Format) -> EpisodeScreen:
     """Where the episode is shown: nowhere when only a program reads the output."""
-    if output is Format.TABLE:
-        return EpisodeScreen(console())
-    return EpisodeScreen(console(stderr=True)) if who is PlayerName.HUMAN else None
+    screen = console(stderr=output is not Format.TABLE)
+    screen.quiet = output is not Format.TABLE and who != "human"
+    return EpisodeScreen(screen)
+
+
+def _play_human(world: Watched, task: Task, *, data_on_stdout: bool) -> None:
+    """Play until the end, or until the person leaves: `?` asks, Ctrl-D leaves."""
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")  # a pipe may carry any bytes
+    with suppress(ImportError):  # gives input() editing and history, where it is installed
+        import readline  # noqa: F401
+    observation = world.start(task)
+    world.screen.show_note("Write an action; ? lists what there is, Ctrl-D leaves.")
+    while not observation.done:
+        line = _read_action(format_prompt(world.actions_taken + 1), data_on_stdout)
+        if line is None:
+            break
+        if line == "?":
+            world.screen.show_note(_list_actions(world))
+        elif line:
+            observation = world.step(line)
+    world.end(unless_done="you left")
+
+
+def _is_typing() -> bool:
+    """Whether stdin is a terminal, which echoes what is typed."""
+    return sys.stdin.isatty()
+
+
+def _read_action(before: str, data_on_stdout: bool) -> str | None:
+    if not _is_typing():
+        line = sys.stdin.readline()
+        return line.strip() if line else None
+    try:
+        if not data_on_stdout:
+            return input(before).strip()
+        print(before, end="", file=sys.stderr, flush=True)
+        return input().strip()
+    except EOFError:
+        print(file=sys.stderr)  # Ctrl-D leaves the cursor behind the prompt
+        return None
+
+
+def _list_actions(world: Watched) -> str:
+    try:
+        moves = world.inner.legal()
+    except NoPlayer as error:
+        return f"{error}; its rules say what there is"
+    more = f", and {len(moves) - MOST_LISTED} more" if len(moves) > MOST_LISTED else ""
+    return ", ".join(moves[:MOST_LISTED]) + more
 
 
 def _play_script(world: Watched, task: Task, who: PlayerName, draw: random.Random) -> None:
     observation = world.begin(task)
     action = _ask(world, who, draw)  # before anything is shown: the world may lack this player
     world.show_first(observation)
-    while True:
-        observation = world.step(action)
-        if observation.done:
-            break
+    while not world.step(action).done:
         action = _ask(world, who, draw)
     world.end()
 

@@ -6,9 +6,11 @@ Texts come from worlds and models, so nothing in them may steer the terminal.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from hansa.core.sanitize import sanitize
+from hansa_worlds.base import Observation, Split, Task, World
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -71,3 +73,105 @@ class EpisodeScreen:
         from rich.text import Text
 
         self._console.print(Text(text, style), soft_wrap=True)
+
+
+class Watched(World):
+    """Wraps a world, so that a model's rollout is shown turn by turn as well."""
+
+    name = "watched"
+
+    def __init__(self, inner: World, screen: EpisodeScreen, who: str, *, echo: bool) -> None:
+        self.inner = inner
+        """The world that is played; scripted players ask this one."""
+        self.options = inner.options
+        self.max_turns = inner.max_turns
+        self.screen = screen
+        """Where it is shown."""
+        self.actions_taken = 0
+        self.fault: Exception | None = None
+        """What the world raised, if it did: a rollout only counts such episodes."""
+        self._who = who
+        self._echo = echo
+        self._task: Task | None = None
+        self._said: list[dict[str, Any]] = []
+        self._last = Observation("")
+
+    def tasks(self, split: Split) -> Sequence[Task]:
+        """The inner world's."""
+        return self.inner.tasks(split)
+
+    def start(self, task: Task) -> Observation:
+        """Begin, and show the first observation."""
+        observation = self.begin(task)
+        self.show_first(observation)
+        return observation
+
+    def begin(self, task: Task) -> Observation:
+        """Begin, and show nothing yet."""
+        self._task = task
+        self.inner.seed = self.seed
+        return self._note_fault(lambda: self.inner.start(task))
+
+    def show_first(self, observation: Observation) -> None:
+        """Say who plays what, and show where it begins."""
+        task = self._task.id if self._task else ""
+        self.screen.show_title(f"{self.inner.name}, task {task}, played by {self._who}")
+        self._show_observation(observation, {})
+
+    def step(self, action: str) -> Observation:
+        """Show the action, then what comes of it."""
+        self.actions_taken += 1
+        self.inner.is_cut = self.is_cut
+        self._said.append({"role": "agent", "text": action})
+        if self._echo:
+            self.screen.show_agent(self.actions_taken, action)
+        observation = self._note_fault(lambda: self.inner.step(action))
+        return self._show_observation(observation, {"reward": observation.reward})
+
+    @property
+    def success(self) -> bool:
+        """The inner world's."""
+        return self.inner.success
+
+    def close(self) -> None:
+        """Close the inner world."""
+        self.inner.close()
+
+    def end(self, unless_done: str = "not done") -> None:
+        """Show how it ended; an episode that is not done ended for another reason."""
+        self.screen.show_end(
+            success=self.success,
+            turns=self.actions_taken,
+            reward=self._last.reward,
+            why="" if self._last.done else unless_done,
+        )
+
+    def record(self) -> dict[str, Any]:
+        """The episode as plain data."""
+        return {
+            "task": self._task.id if self._task else None,
+            "split": self._task.split if self._task else None,
+            "success": self.success,
+            "done": self._last.done,
+            "reward": self._last.reward,
+            "turns": self._said,
+        }
+
+    def _note_fault(self, act: Callable[[], Observation]) -> Observation:
+        try:
+            return act()
+        except Exception as error:
+            self.fault = error
+            raise
+
+    def _show_observation(self, observation: Observation, earned: dict[str, float]) -> Observation:
+        self._last = observation
+        self._said.append({"role": "user", "text": observation.text, **earned})
+        self.screen.show_world(observation.text, observation.reward)
+        return observation
+
+    def _begin(self, task: Task) -> str:
+        return self.inner._begin(task)
+
+    def _act(self, action: str) -> Observation:
+        return self.inner._act(action)

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from hansa.api import bucket_keys
-from hansa.api.spec import Environment, FederationSpec, Storage
+from hansa.api.spec import S3, Environment, FederationSpec
 from hansa.api.status import Federation
 from hansa.cli.target import open_federations
 from hansa.core.errors import InputError, Unreachable
@@ -94,7 +94,7 @@ def open_federation(federation: Federation, credentials: Path | None) -> Iterato
     """The silos of a federation on a cluster, with your own credentials."""
     silos = _make_silos(federation.spec, credentials)
     for silo in silos:
-        check_name(_require_storage(federation.spec, silo.environment).s3)
+        check_name(_locate(federation.spec, silo.environment))
     try:
         yield silos
     except Unreachable as error:
@@ -108,18 +108,15 @@ def _make_silos(spec: FederationSpec, credentials: Path | None) -> list[StoredSi
     given = read_credentials(credentials) if credentials else {}
     silos = []
     for environment in spec.environments:
-        place = _require_storage(spec, environment)
+        place = _locate(spec, environment)
         variables = given.get(environment.name) or given.get("default")
         store = open_experience(spec, environment.name, own_store(spec, variables), variables)
-        root = bucket_keys.experience_root(place.s3.prefix, environment.name)
-        silos.append(
-            StoredSilo(environment, store, place.s3.prefix, f"s3://{place.s3.bucket}/{root}")
-        )
+        root = bucket_keys.experience_root(place.prefix, environment.name)
+        silos.append(StoredSilo(environment, store, place.prefix, f"s3://{place.bucket}/{root}"))
     return silos
 
 
-def _require_storage(spec: FederationSpec, environment: Environment) -> Storage:
-    place = spec.private_storage(environment.name)
-    if place is None:
-        raise InputError("spec.storage: got nothing, expected storage.s3")
-    return place
+def _locate(spec: FederationSpec, environment: Environment) -> S3:
+    """Where an environment's experience is: in its own store, or else in the federation's."""
+    own = environment.experience_storage
+    return own.s3 if own else spec.require_s3()

@@ -17,20 +17,13 @@ from urllib.parse import urlsplit
 
 from hansa_client.models import tool_format
 from hansa_client.proxy.harness import Call, Command, HarnessExit, HarnessRequest, check_allowed
-from hansa_worlds import NoPlayer, Observation, Options, Prompt, Split, Task, TaskList, World
+from hansa_worlds import Observation, Options, Prompt, Split, Task, World
 from hansa_worlds.errors import WorldDown
-from hansa_worlds.seeds import check_disjoint, read_seeds
+from hansa_worlds.seeds import check_disjoint, make_tasks, read_seeds
 
 if TYPE_CHECKING:
     from hansa_client.proxy.endpoint import RecordedRequest, RecordingEndpoint
     from hansa_client.serving.documents import AnswerMessage
-
-NUMBERS: dict[Split, tuple[int, int]] = {
-    "test": (0, 1_000),
-    "validation": (1_000, 2_000),
-    "train": (2_000, 10_000),
-}
-"""Task numbers of each split: the first, and the one after the last."""
 
 
 class Proxy(World):
@@ -50,7 +43,7 @@ class Proxy(World):
         self._seconds = read.number("timeout_seconds", 60.0, 0.1, 3600.0)
         self._command = _read_command(read)
         self._url = _read_url(read)
-        self._numbers = read_seeds(read, NUMBERS, "number")
+        self._numbers = read_seeds(read, what="number")
         if bool(self._command) == bool(self._url):
             given = "both" if self._url else "neither"
             read.refuse("command, options.url", given, "one of them")
@@ -67,10 +60,7 @@ class Proxy(World):
 
     def tasks(self, split: Split) -> Sequence[Task]:
         """The numbers of a split; the harness decides what each stands for."""
-        numbers = self._numbers[split]
-        return TaskList(
-            len(numbers), lambda at: Task(f"task-{numbers[at]}", split, (str(numbers[at]),))
-        )
+        return make_tasks("task-", split, self._numbers[split])
 
     def start(self, task: Task) -> Observation:
         """Start a harness; the first observation is its first request."""
@@ -131,10 +121,6 @@ class Proxy(World):
             endpoint.close()
         if harness:
             harness.close()
-
-    def snapshot(self) -> object:
-        """None: a harness cannot be copied."""
-        raise NoPlayer("world 'proxy' cannot be copied: its harness is a program of its own")
 
     def _begin(self, task: Task) -> str:
         raise NotImplementedError  # `start` does it

@@ -260,7 +260,7 @@ def test_what_a_server_cannot_do_is_no_player():
     with serving("generic") as server:
         world = world_at(server)
         world.start(world.tasks("train")[0])
-        for ask in (world.legal, world.expert, world.snapshot, lambda: world.restore(None)):
+        for ask in (world.legal, world.expert):
             with pytest.raises(NoPlayer):
                 ask()
 

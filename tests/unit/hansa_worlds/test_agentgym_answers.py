@@ -16,7 +16,7 @@ from hansa_worlds.agentgym.answers import (
     parse_words,
 )
 from hansa_worlds.agentgym.dialects import DIALECTS
-from hansa_worlds.remote.text import LONGEST_ERROR, LONGEST_TEXT, clean
+from hansa_worlds.remote.wire import LONGEST_ERROR, LONGEST_TEXT, clean
 
 FIELDS = ["observation", "state", "reward", "score", "done", "terminated", "truncated", "error"]
 FIELDS += ["id", "env_idx", "available_actions", "task_description", ""]

@@ -19,7 +19,7 @@ VARIANTS = {
         "text_field": "text",
         "actions": NUMBERS,
     },
-    "no copies": {"env": "tests.support.gym_envs:Uncopyable", "kwargs": {"tries": 3}},
+    "with arguments": {"env": "tests.support.gym_envs:Higher", "kwargs": {"tries": 3}},
 }
 
 
@@ -270,7 +270,7 @@ def test_a_package_offers_classes_and_modules_by_entry_point(value, fits, monkey
     points = importlib.metadata.EntryPoints([point])
     monkeypatch.delenv("HANSA_WORLD_MODULES")
     monkeypatch.setattr(
-        "hansa_worlds.allowed.entry_points", lambda group: points.select(group=group)
+        "hansa_worlds.gymnasium.entry_points", lambda group: points.select(group=group)
     )
     if fits:
         assert world_of().tasks("train")

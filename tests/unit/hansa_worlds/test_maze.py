@@ -5,8 +5,7 @@ import random
 import pytest
 
 from hansa_worlds import OptionError, Task, make
-from hansa_worlds.maze.grow import generate_maze
-from hansa_worlds.maze.maps import MOVES, build_double_t, measure_distances
+from hansa_worlds.maze.maps import MOVES, build_double_t, generate_maze, measure_distances
 from hansa_worlds.maze.world import Maze
 
 
@@ -171,15 +170,6 @@ def test_no_maze_is_in_two_splits_whatever_its_seed(size):
         maze = generate_maze(world.fresh(seed).payload[1], size, world.max_turns)
         seen.setdefault((maze.free, maze.goal, maze.start), set()).add("train")
     assert all(len(splits) == 1 for splits in seen.values())
-
-
-def test_a_snapshot_shares_the_map():
-    world = at(5, 6)
-    kept = world.snapshot()
-    world.step("move down")
-    world.restore(kept)
-    assert world._at == (5, 6)
-    assert world._map is build_double_t()
 
 
 def test_climbing_the_low_wall_is_shorter_and_breaks_a_rule() -> None:

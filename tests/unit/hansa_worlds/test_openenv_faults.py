@@ -13,10 +13,10 @@ from hypothesis import strategies as some
 
 from hansa.core.http import HttpError
 from hansa_worlds import OptionError, WorldDown, make
-from hansa_worlds.openenv.answers import parse_turn
 from hansa_worlds.openenv.channel import ServerError
+from hansa_worlds.openenv.server import parse_turn
 from hansa_worlds.remote import server as sessions
-from hansa_worlds.remote.text import LONGEST_ERROR, LONGEST_TEXT, format_error
+from hansa_worlds.remote.wire import LONGEST_ERROR, LONGEST_TEXT, format_error
 from tests.support.doors import certify
 from tests.support.openenv_faulty import serving
 

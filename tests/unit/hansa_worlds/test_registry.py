@@ -143,3 +143,16 @@ def test_seeds_are_text_and_stay_what_they_are():
 
 def test_a_step_before_the_start_is_an_ended_episode():
     assert make("maze").step("move up").done
+
+
+def test_an_action_that_raises_ends_the_episode(monkeypatch):
+    world = make("maze", {})
+    task = world.tasks("test")[0]
+    world.start(task)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(world), "_act", lambda _world, _action: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            world.step("move up")
+    assert world.step("move up").text == "The episode is over."
+    assert not world.start(task).done
+    assert world.step("move up").text != "The episode is over."

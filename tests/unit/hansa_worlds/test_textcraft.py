@@ -8,8 +8,7 @@ import pytest
 
 from hansa_worlds import OptionError, Task, make
 from hansa_worlds.base import SPLITS
-from hansa_worlds.textcraft.book import Book, Recipe
-from hansa_worlds.textcraft.listing import load_own_book, read_recipes
+from hansa_worlds.textcraft.book import Book, Recipe, load_own_book, read_recipes
 from hansa_worlds.textcraft.planner import make_plan
 from hansa_worlds.textcraft.world import TextCraft
 
@@ -336,17 +335,6 @@ class TestPlayers:
         assert world.expert().action == "get 3 vine"
         assert world.legal()
         assert world.greedy(random.Random(1))
-
-    def test_a_snapshot_holds_the_bag_and_not_the_book(self):
-        world, _ = start("torch")
-        world.step("get 1 coal")
-        kept = world.snapshot()
-        world.step("get 5 coal")
-        world.restore(kept)
-        world.step("get 2 coal")
-        world.restore(kept)
-        assert world.step("inventory").text == "Inventory: [coal] (1)"
-        assert world._shelf is kept["_shelf"]
 
 
 @pytest.mark.parametrize(

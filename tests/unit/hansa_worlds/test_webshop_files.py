@@ -11,7 +11,7 @@ import pytest
 from hansa_worlds import OptionError
 from hansa_worlds.contract import CHECKS
 from hansa_worlds.webshop.catalogue import CatalogueSize, grow
-from hansa_worlds.webshop.entries import clean
+from hansa_worlds.webshop.loader import clean
 from hansa_worlds.webshop.world import WebShop
 
 

@@ -109,18 +109,10 @@ def test_every_legal_action_changes_the_page_or_buys():
         while not seen.done:
             for action in world.legal():
                 assert parse_action(action) == action
-                kept, page = world.snapshot(), seen.text
+                kept, page = dict(vars(world)), seen.text
                 after = world.step(action)
                 is_choice = world.product is not None and not world.detail
                 assert after.done or after.text != page or is_choice
-                world.restore(kept)
+                vars(world).clear()
+                vars(world).update(kept)
             seen = world.step(draw.choice(world.legal()))
-
-
-def test_a_snapshot_is_small_and_shares_the_shop():
-    world = WebShop({})
-    world.start(world.tasks("test")[0])
-    kept = world.snapshot()
-    assert kept["shop"] is world.shop
-    world.step("search[mug]")
-    assert kept["found"] is None

@@ -10,7 +10,7 @@ from typing import TypeVar
 from hansa.core.http import HttpError
 from hansa.core.text import shorten
 from hansa_worlds.agentgym.dialects import Dialect
-from hansa_worlds.remote.text import clean, format_error, read_reward
+from hansa_worlds.remote.wire import clean, format_error, read_reward
 
 MOST_MOVES = 1_000
 MOST_WORDS = 1_000

@@ -13,15 +13,7 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from hansa.core.http import HttpError
-from hansa_worlds.agentgym.answers import (
-    SessionId,
-    StepResult,
-    find_error,
-    parse_first,
-    parse_session,
-    parse_turn,
-    parse_words,
-)
+from hansa_worlds.agentgym import answers
 from hansa_worlds.agentgym.dialects import DIALECTS, find_foreign_field
 from hansa_worlds.errors import OptionError, WorldDown
 from hansa_worlds.remote.server import Address, RemoteServer, SessionHolder
@@ -43,7 +35,7 @@ class AgentGymAddress(Address):
 class Session:
     """One game that the server keeps for us."""
 
-    id: SessionId
+    id: answers.SessionId
     words: tuple[str, ...] = ()
     """The words to guess from, where there are such."""
 
@@ -59,12 +51,12 @@ class AgentGymServer(RemoteServer[Session]):
     def __init__(self, address: AgentGymAddress) -> None:
         super().__init__(address, f"AgentGym server for {address.environment}")
         self.dialect = DIALECTS[address.environment]
-        self._opened: dict[SessionId, Session] = {}
+        self._opened: dict[answers.SessionId, Session] = {}
         self._pending = 0
 
     # -- an episode -------------------------------------------------------------------------------
 
-    def begin(self, holder: Holder, task: int) -> StepResult:
+    def begin(self, holder: Holder, task: int) -> answers.StepResult:
         """Set a task up in the holder's session, or in a new one if the server has lost that."""
         known = holder.session or self._take()
         if known is not None:
@@ -82,7 +74,7 @@ class AgentGymServer(RemoteServer[Session]):
             self._drop(holder, fault)
             raise WorldDown(f"agentgym: /reset of task {task} brings {fault}") from None
 
-    def act(self, holder: Holder, action: str) -> StepResult:
+    def act(self, holder: Holder, action: str) -> answers.StepResult:
         """Carry out one action, once; an error over the action itself is only a wasted turn."""
         session = holder.session
         if session is None:
@@ -91,13 +83,13 @@ class AgentGymServer(RemoteServer[Session]):
         try:
             answer = self._step(sent)
             self._check_dialect("/step", answer)
-            error = find_error(answer)
+            error = answers.find_error(answer)
             if error is None:
-                return parse_turn(answer, self.dialect)
-            wasted = StepResult(f"Error: {error}")
+                return answers.parse_turn(answer, self.dialect)
+            wasted = answers.StepResult(f"Error: {error}")
             fault = HttpError("answer", "an error, and the session is lost")
         except HttpError as raised:
-            wasted, fault = StepResult(WASTED), raised
+            wasted, fault = answers.StepResult(WASTED), raised
             error = str(raised) if raised.kind == "status" else None
         if error is not None and self._is_alive(session):
             return wasted
@@ -159,14 +151,14 @@ class AgentGymServer(RemoteServer[Session]):
 
     def _create(self) -> Session:
         answer = self._set_up("/create", self.dialect.create)
-        session = Session(parse_session(answer, self.dialect))
+        session = Session(answers.parse_session(answer, self.dialect))
         if not self.dialect.words:
             return session
-        return Session(session.id, parse_words(self._ask(session, self.dialect.words)))
+        return Session(session.id, answers.parse_words(self._ask(session, self.dialect.words)))
 
-    def _reset(self, session: Session, task: int) -> StepResult:
+    def _reset(self, session: Session, task: int) -> answers.StepResult:
         body = {self.dialect.session: session.id, self.dialect.task: task, **self.dialect.reset}
-        return parse_first(self._set_up("/reset", body), self.dialect)
+        return answers.parse_first(self._set_up("/reset", body), self.dialect)
 
     def _set_up(self, path: str, body: Mapping[str, object]) -> object:
         """The answer to /create or /reset; one of another dialect's server is refused."""
@@ -178,7 +170,8 @@ class AgentGymServer(RemoteServer[Session]):
                 raise self._make_dialect_error(path, str(fault), others) from None
             raise
         self._check_dialect(path, answer)
-        if find_error(answer) is not None:  # its text is not kept: it may quote what an agent said
+        if answers.find_error(answer) is not None:
+            # Its text is not kept: it may quote what an agent said.
             raise HttpError("answer", "an error")
         return answer
 
@@ -204,7 +197,7 @@ class AgentGymServer(RemoteServer[Session]):
     def _is_alive(self, session: Session) -> bool:
         """Whether the server still knows the session: then it was the action that was wrong."""
         try:
-            return find_error(self._ask(session, "/observation")) is None
+            return answers.find_error(self._ask(session, "/observation")) is None
         except (HttpError, WorldDown):
             return False
 

@@ -13,13 +13,12 @@ from hansa_worlds.agentgym.answers import StepResult
 from hansa_worlds.agentgym.dialects import DIALECTS
 from hansa_worlds.agentgym.rules import BRIEFS, RULES
 from hansa_worlds.agentgym.server import AgentGymAddress, AgentGymServer, Holder
-from hansa_worlds.base import SPLITS, Observation, Split, Task, TaskList, share
-from hansa_worlds.errors import NoPlayer, OptionError, WorldDown
+from hansa_worlds.base import SPLITS, Observation, Split, Task, share
+from hansa_worlds.errors import NoPlayer, OptionError
 from hansa_worlds.options import Options
-from hansa_worlds.remote.server import get_server, read_address
+from hansa_worlds.remote.server import RemoteWorld, get_server, read_address
 from hansa_worlds.remote.wire import check_url
-from hansa_worlds.remote.world import RemoteWorld
-from hansa_worlds.seeds import check_disjoint, read_range, read_seeds
+from hansa_worlds.seeds import check_disjoint, make_tasks, read_range, read_seeds
 
 _PARTS = 8
 """Kinds that the tasks of a split are shared out to, where there are enough."""
@@ -63,11 +62,7 @@ class AgentGym(RemoteWorld):
 
     def tasks(self, split: Split) -> Sequence[Task]:
         """Task numbers of the server, named as in AgentGym's own data: `webshop_6`."""
-        numbers = self._numbers[split]
-        return TaskList(
-            len(numbers),
-            lambda i: Task(f"{self.environment}_{numbers[i]}", split, (str(numbers[i]),)),
-        )
+        return make_tasks(f"{self.environment}_", split, self._numbers[split])
 
     def group(self, task: Task) -> str:
         """Which part of its split: a server tells of its tasks nothing but their order."""
@@ -86,11 +81,7 @@ class AgentGym(RemoteWorld):
     def _act(self, action: str) -> Observation:
         encodable = action.encode("utf-8", "replace").decode("utf-8")
         sent = " ".join(self._cuts.sub("", encodable).split())
-        try:
-            answer = self._server.act(self._holder, sent)
-        except WorldDown:
-            self._done = True
-            raise
+        answer = self._server.act(self._holder, sent)
         self._keep_moves(answer)
         return Observation(answer.text, answer.reward, answer.done)
 

@@ -1,20 +1,19 @@
 """The expert: it knows the rooms, and plans from the current state at every turn.
 
-It keeps nothing between turns, so that planning changes nothing and works from any state.
+It keeps nothing between turns, so that planning changes nothing and works from any state. Its
+thoughts, one sentence each, have only what an agent can have read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from itertools import repeat
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from hansa_worlds.babyai import finishes
+from hansa_worlds.babyai import search
 from hansa_worlds.babyai.goals import Both, Goal, GoTo, Open, PickUp, PutNext, Then
 from hansa_worlds.babyai.grid import NOBODY, Grid
 from hansa_worlds.babyai.obstacles import Way, find_cheapest_way, is_reachable
-from hansa_worlds.babyai.search import Finish, search
-from hansa_worlds.babyai.thoughts import Purpose, think
 from hansa_worlds.babyai.view import FieldOfView
 from hansa_worlds.base import Move
 
@@ -22,6 +21,23 @@ _DEEPEST = 6
 """Most obstacles before obstacles; deeper, the expert gives up."""
 _CARRYING = 5
 """Estimated turns to carry something to its place."""
+
+Purpose = Literal["go", "get", "open", "put", "unlock", "unpack", "clear", "empty", "free", "look"]
+"""What a plan is for: the four goals, then the help: to have a key, to open its box, to take
+something out of the way or open a box there, to have a free hand, to look around."""
+
+_LAST: dict[Purpose, str] = {
+    "go": "I see the {}, so I go to it.",
+    "get": "I see the {}, so I pick it up.",
+    "open": "I see the {}, so I open it.",
+    "put": "I am next to the {}, so I drop what I carry.",
+    "unlock": "I need the {} for the locked door, so I pick it up.",
+    "unpack": "I need a key, so I look into the {}.",
+    "clear": "The {} is in the way, so I pick it up.",
+    "empty": "The {} is in the way, so I open it.",
+    "free": "I need a free hand, so I drop the {}.",
+    "look": "I look around.",
+}
 
 
 class BotPlan(NamedTuple):
@@ -86,14 +102,12 @@ class _Planner:
         cells = goal.target.cells
         if self.grid.held in goal.target.things and not self._find_cells(goal.target.things):
             return self._drop(())
-        return self._face(cells, finishes.finish_facing(cells), "go", goal.target.things)
+        return self._face(cells, search.finish_facing(cells), "go", goal.target.things)
 
     def _open(self, goal: Open) -> BotPlan | None:
         doors = [d for d in goal.target.things if self._can_open(d)]
         if doors and (
-            plan := self._face(
-                self._find_cells(doors), finishes.finish_opening(doors), "open", doors
-            )
+            plan := self._face(self._find_cells(doors), search.finish_opening(doors), "open", doors)
         ):
             return plan
         locked = [d for d in goal.target.things if not self._can_open(d)]
@@ -111,7 +125,7 @@ class _Planner:
             return self._fetch(goal.moved.things, spots)
         if goal.before != self.grid.held:
             return BotPlan(["turn left"], "look")  # a drop counts only when held a step before
-        return self._face(spots, finishes.finish_dropping(spots), "put", goal.fixed.things)
+        return self._face(spots, search.finish_dropping(spots), "put", goal.fixed.things)
 
     # What they are made of
 
@@ -131,11 +145,15 @@ class _Planner:
         return not (isinstance(goal, Open) and goal.strict) or door in goal.target.things
 
     def _face(
-        self, cells: Collection[int], finish: Finish, purpose: Purpose, things: Collection[int]
+        self,
+        cells: Collection[int],
+        finish: search.Finish,
+        purpose: Purpose,
+        things: Collection[int],
     ) -> BotPlan | None:
         """Go to one of the cells, or first clear the way there."""
         if is_reachable(self.grid, cells, self._may_open):
-            actions = search(self.grid, finish, cells, self._may_open)
+            actions = search.find_actions(self.grid, finish, cells, self._may_open)
             if actions:
                 return BotPlan(actions, purpose, things)
         return self._clear(cells)
@@ -158,7 +176,7 @@ class _Planner:
         if self.grid.start.kinds[thing] != "box":
             return None
         return self._face(
-            self._find_cells((thing,)), finishes.finish_unpacking([thing]), "empty", [thing]
+            self._find_cells((thing,)), search.finish_unpacking([thing]), "empty", [thing]
         )
 
     def _obtain(self, things: Collection[int], purpose: Purpose) -> BotPlan | None:
@@ -166,7 +184,7 @@ class _Planner:
         cells = self._find_cells(things)
         if self.grid.held != NOBODY:
             return self._use_key(self.grid.at, cells) or self._drop(cells)
-        return self._face(cells, finishes.finish_taking(things), purpose, things)
+        return self._face(cells, search.finish_taking(things), purpose, things)
 
     def _fetch(self, things: Collection[int], cells: Collection[int]) -> BotPlan | None:
         """Take what is to be moved, but clear its way before the hand is full."""
@@ -202,7 +220,7 @@ class _Planner:
         if (door := self.grid.things[cell]) not in self.grid.doors:
             return None
         if self.grid.has_key_of(door):
-            return self._face([cell], finishes.finish_opening([door]), "open", [door])
+            return self._face([cell], search.finish_opening([door]), "open", [door])
         if depth >= _DEEPEST:
             return None
         return self._use_key(self.grid.at, self._find_cells(self._find_keys(door)), depth + 1)
@@ -229,16 +247,50 @@ class _Planner:
             return self._obtain(keys, "unlock")
         if self.grid.held in boxes:
             return self._drop(())
-        return self._face(
-            self._find_cells(boxes), finishes.finish_unpacking(boxes), "unpack", boxes
-        )
+        return self._face(self._find_cells(boxes), search.finish_unpacking(boxes), "unpack", boxes)
 
     def _drop(self, cells: Collection[int]) -> BotPlan | None:
         """Drop the carried thing where it blocks nothing, or at least not the way to the cells."""
-        tries = [finishes.finish_dropping_harmlessly(self.spots), finishes.finish_dropping_anywhere]
+        tries = [search.finish_dropping_harmlessly(self.spots), search.finish_dropping_anywhere]
         if way := find_cheapest_way(self.grid, cells, self._may_open):
-            tries.insert(1, finishes.finish_dropping_beside_way(cells, way.cost + 6))
+            tries.insert(1, search.finish_dropping_beside_way(cells, way.cost + 6))
         for finish in tries:
-            if actions := search(self.grid, finish, [self.grid.at], self._may_open):
+            if actions := search.find_actions(self.grid, finish, [self.grid.at], self._may_open):
                 return BotPlan(actions, "free", (self.grid.held,))
         return None
+
+
+def think(
+    purpose: Purpose, things: Collection[int], action: str, is_last: bool, view: FieldOfView
+) -> str:
+    """Why the action is taken: what the plan is for, and whether that is in view."""
+    grid = view.grid
+    in_view = [seen.thing for seen in view.seen if seen.thing in things]
+    thing = _find_named(action, view, things)
+    if thing == NOBODY:
+        thing = in_view[0] if in_view else next(iter(things), NOBODY)
+    if is_last or thing == NOBODY:
+        return _LAST[purpose].format(_describe_thing(grid, thing))
+    if purpose == "free":
+        return f"I look for a place to drop the {_describe_thing(grid, thing)}."
+    if in_view:
+        return f"I see the {_describe_thing(grid, thing)}, so I get closer."
+    return f"I do not see the {_describe_thing(grid, thing)}, so I {_explain_exploring(action)}."
+
+
+def _find_named(action: str, view: FieldOfView, things: Collection[int]) -> int:
+    """The wanted thing that the action names."""
+    for seen in view.seen:
+        if seen.thing in things and action.endswith(seen.name):
+            return seen.thing
+    return NOBODY
+
+
+def _describe_thing(grid: Grid, thing: int) -> str:
+    return "" if thing == NOBODY else f"{grid.start.colors[thing]} {grid.start.kinds[thing]}"
+
+
+def _explain_exploring(action: str) -> str:
+    if action.startswith("turn"):
+        return "look around"
+    return "try another room" if "through" in action else "walk on"

@@ -12,8 +12,6 @@ Status = Literal["continue", "success", "failure"]
 class Target:
     """The things that a description fits, and where they were when last looked for."""
 
-    __slots__ = ("cells", "things", "words")
-
     def __init__(self, said: tuple[str, tuple[int, ...], tuple[int, ...]]) -> None:
         self.words, self.things, self.cells = said
 
@@ -24,8 +22,6 @@ class Target:
 
 class Goal:
     """One thing to do; `judge` is called once after every step, and remembers."""
-
-    __slots__ = ("targets",)
 
     def __init__(self, *targets: Target) -> None:
         self.targets = targets
@@ -48,8 +44,6 @@ class Goal:
 class GoTo(Goal):
     """Stand before a thing and face it."""
 
-    __slots__ = ()
-
     def judge(self, grid: Grid, action: int) -> Status:
         """Success when a cell is faced, after any action."""
         return "success" if grid.front in self.target.cells else "continue"
@@ -57,8 +51,6 @@ class GoTo(Goal):
 
 class Open(Goal):
     """Open a door oneself: one that is open already does not count."""
-
-    __slots__ = ("strict",)
 
     def __init__(self, target: Target, strict: bool) -> None:
         super().__init__(target)
@@ -76,8 +68,6 @@ class Open(Goal):
 
 class PickUp(Goal):
     """Take a thing into an empty hand."""
-
-    __slots__ = ("before", "strict")
 
     def __init__(self, target: Target, strict: bool) -> None:
         super().__init__(target)
@@ -97,8 +87,6 @@ class PickUp(Goal):
 class PutNext(Goal):
     """Drop a thing beside another one; corners do not touch."""
 
-    __slots__ = ("before", "fixed", "moved")
-
     def __init__(self, moved: Target, fixed: Target) -> None:
         super().__init__(moved, fixed)
         self.moved, self.fixed = moved, fixed
@@ -116,8 +104,6 @@ class PutNext(Goal):
 class TwoGoals(Goal):
     """Two goals."""
 
-    __slots__ = ("first", "is_first_done", "is_second_done", "second")
-
     def __init__(self, first: Goal, second: Goal) -> None:
         super().__init__(*first.targets, *second.targets)
         self.first, self.second = first, second
@@ -126,8 +112,6 @@ class TwoGoals(Goal):
 
 class Both(TwoGoals):
     """Two goals in any order."""
-
-    __slots__ = ()
 
     def judge(self, grid: Grid, action: int) -> Status:
         """Each is judged until it is done."""
@@ -145,8 +129,6 @@ class Then(TwoGoals):
     is at once a wrong one for the second, and such missions of level 16 could never be reached.
     Here a step that reaches something spoils nothing.
     """
-
-    __slots__ = ()
 
     def judge(self, grid: Grid, action: int) -> Status:
         """The second is not looked at before the first is done."""

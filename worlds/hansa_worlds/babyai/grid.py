@@ -6,6 +6,7 @@ every step. A test plays both side by side.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,27 +54,9 @@ class Start:
     goal: Any
     """The mission as nested tuples; goals.build reads it."""
 
-    def __deepcopy__(self, _: object) -> Start:
-        return self
-
 
 class Grid:
     """A room being played."""
-
-    __slots__ = (
-        "at",
-        "blocked",
-        "doors",
-        "face",
-        "filled",
-        "held",
-        "inside",
-        "opaque",
-        "start",
-        "steps",
-        "things",
-        "ways",
-    )
 
     def __init__(self, start: Start) -> None:
         self.start = start
@@ -93,19 +76,10 @@ class Grid:
 
     def copy(self) -> Grid:
         """The same room, to try things in."""
-        other = Grid.__new__(Grid)
-        other.start, other.inside, other.ways = self.start, self.inside, self.ways
-        other.opaque = self.opaque[:]
-        other.blocked = self.blocked[:]
-        other.filled = self.filled[:]
-        other.things = self.things.copy()
-        other.doors = self.doors.copy()
-        other.at, other.face, other.held = self.at, self.face, self.held
-        other.steps = self.steps
+        other = copy.copy(self)
+        other.opaque, other.blocked, other.filled = self.opaque[:], self.blocked[:], self.filled[:]
+        other.things, other.doors = self.things.copy(), self.doors.copy()
         return other
-
-    def __deepcopy__(self, _: object) -> Grid:
-        return self.copy()
 
     @property
     def front(self) -> int:

@@ -5,78 +5,70 @@ from __future__ import annotations
 import os
 from functools import lru_cache
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 from hansa_worlds.babyai.grid import Start
 from hansa_worlds.errors import WorldError
 
 
-class Level(NamedTuple):
-    """One level: its name in the literature, and the class and arguments that make it."""
+class Level:
+    """One level: its name in the literature, and minigrid's class and arguments that make it."""
 
-    name: str
-    kind: str = ""
-    """Class in minigrid.envs.babyai; "" when it is the name."""
-    arguments: tuple[tuple[str, object], ...] = ()
-
-
-def _define_level(name: str, kind: str = "", **arguments: object) -> Level:
-    return Level(name, kind, tuple(arguments.items()))
+    def __init__(self, name: str, kind: str = "", **arguments: object) -> None:
+        self.name, self.kind, self.arguments = name, kind or name, arguments
 
 
 LEVELS: dict[int, Level] = dict(
     enumerate(
         (
-            _define_level("GoToRedBallGrey"),
-            _define_level("GoToRedBall"),
-            _define_level("GoToRedBallNoDists"),
-            _define_level("GoToObjS6", "GoToObj", room_size=6),
-            _define_level("GoToLocalS8N7", "GoToLocal", room_size=8, num_dists=7),
-            _define_level("GoToObjMazeS7", "GoTo", num_dists=1, room_size=7),
-            _define_level("GoToImpUnlock"),
-            _define_level(
-                "GoToSeqS5R2", "GoToSeq", room_size=5, num_rows=2, num_cols=2, num_dists=4
-            ),
-            _define_level("GoToRedBlueBall"),
-            _define_level("GoToDoor"),
-            _define_level("GoToObjDoor"),
-            _define_level("Open"),
-            _define_level("OpenRedDoor"),
-            _define_level("OpenDoorLoc", "OpenDoor", select_by="loc"),
-            _define_level(
+            Level("GoToRedBallGrey"),
+            Level("GoToRedBall"),
+            Level("GoToRedBallNoDists"),
+            Level("GoToObjS6", "GoToObj", room_size=6),
+            Level("GoToLocalS8N7", "GoToLocal", room_size=8, num_dists=7),
+            Level("GoToObjMazeS7", "GoTo", num_dists=1, room_size=7),
+            Level("GoToImpUnlock"),
+            Level("GoToSeqS5R2", "GoToSeq", room_size=5, num_rows=2, num_cols=2, num_dists=4),
+            Level("GoToRedBlueBall"),
+            Level("GoToDoor"),
+            Level("GoToObjDoor"),
+            Level("Open"),
+            Level("OpenRedDoor"),
+            Level("OpenDoorLoc", "OpenDoor", select_by="loc"),
+            Level(
                 "OpenRedBlueDoorsDebug",
                 "OpenTwoDoors",
                 first_color="red",
                 second_color="blue",
                 strict=True,
             ),
-            _define_level("OpenDoorsOrderN4Debug", "OpenDoorsOrder", debug=True, num_doors=4),
-            _define_level("Pickup"),
-            _define_level("UnblockPickup"),
-            _define_level("PickupLoc"),
-            _define_level("PickupDistDebug", "PickupDist", debug=True),
-            _define_level("PickupAbove"),
-            _define_level("PutNextLocalS6N4", "PutNextLocal", room_size=6, num_objs=4),
-            _define_level(
+            Level("OpenDoorsOrderN4Debug", "OpenDoorsOrder", debug=True, num_doors=4),
+            Level("Pickup"),
+            Level("UnblockPickup"),
+            Level("PickupLoc"),
+            Level("PickupDistDebug", "PickupDist", debug=True),
+            Level("PickupAbove"),
+            Level("PutNextLocalS6N4", "PutNextLocal", room_size=6, num_objs=4),
+            Level(
                 "PutNextS7N4Carrying", "PutNext", room_size=7, objs_per_room=4, start_carrying=True
             ),
-            _define_level("Unlock"),
-            _define_level("UnlockLocalDist", "UnlockLocal", distractors=True),
-            _define_level("KeyInBox"),
-            _define_level("UnlockPickupDist", "UnlockPickup", distractors=True),
-            _define_level("BlockedUnlockPickup"),
-            _define_level("UnlockToUnlock"),
-            _define_level("ActionObjDoor"),
-            _define_level("FindObjS7", "FindObjS5", room_size=7),
-            _define_level("KeyCorridorS6R3", "KeyCorridor", room_size=6, num_rows=3),
-            _define_level("OneRoomS20", "OneRoomS8", room_size=20),
-            _define_level("MoveTwoAcrossS8N9", "MoveTwoAcross", room_size=8, objs_per_room=9),
-            _define_level("SynthS5R2", "Synth", room_size=5, num_rows=2),
-            _define_level("SynthLoc"),
-            _define_level("SynthSeq"),
-            _define_level("MiniBossLevel"),
-            _define_level("BossLevel"),
-            _define_level("BossLevelNoUnlock"),
+            Level("Unlock"),
+            Level("UnlockLocalDist", "UnlockLocal", distractors=True),
+            Level("KeyInBox"),
+            Level("UnlockPickupDist", "UnlockPickup", distractors=True),
+            Level("BlockedUnlockPickup"),
+            Level("UnlockToUnlock"),
+            Level("ActionObjDoor"),
+            Level("FindObjS7", "FindObjS5", room_size=7),
+            Level("KeyCorridorS6R3", "KeyCorridor", room_size=6, num_rows=3),
+            Level("OneRoomS20", "OneRoomS8", room_size=20),
+            Level("MoveTwoAcrossS8N9", "MoveTwoAcross", room_size=8, objs_per_room=9),
+            Level("SynthS5R2", "Synth", room_size=5, num_rows=2),
+            Level("SynthLoc"),
+            Level("SynthSeq"),
+            Level("MiniBossLevel"),
+            Level("BossLevel"),
+            Level("BossLevelNoUnlock"),
         ),
         start=1,
     )
@@ -119,5 +111,5 @@ def make_environment(level: int) -> Any:
     require_minigrid()
     from hansa_worlds.babyai.capture import make_quiet
 
-    kind = getattr(import_module("minigrid.envs.babyai"), LEVELS[level].kind or LEVELS[level].name)
-    return make_quiet(kind)(**dict(LEVELS[level].arguments))
+    kind = getattr(import_module("minigrid.envs.babyai"), LEVELS[level].kind)
+    return make_quiet(kind)(**LEVELS[level].arguments)

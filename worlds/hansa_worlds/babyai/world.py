@@ -11,19 +11,10 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 
-from hansa_worlds.babyai import levels, text
+from hansa_worlds.babyai import levels, macros, text
 from hansa_worlds.babyai.goals import Goal, Status, build_goal
 from hansa_worlds.babyai.grid import DROP, Grid
 from hansa_worlds.babyai.levels import LEVELS, SOLVABLE
-from hansa_worlds.babyai.macros import (
-    CHECK,
-    Macro,
-    explain_refusal,
-    list_offers,
-    strip_object,
-    to_mission_words,
-    understand,
-)
 from hansa_worlds.babyai.view import FieldOfView
 from hansa_worlds.base import Move, Observation, Split, Task, TaskList, World
 
@@ -49,7 +40,6 @@ class BabyAI(World):
     rules = text.RULES
     brief = text.BRIEF
     max_turns = 20
-    mutable = ("_grid", "_goal")
 
     def __init__(self, options: Mapping[str, object]) -> None:
         read = self._read(options)
@@ -98,7 +88,7 @@ class BabyAI(World):
 
     def _look(self) -> None:
         self._view = FieldOfView(self._grid)
-        self._offers: dict[str, Macro] = list_offers(self._view)
+        self._offers: dict[str, macros.Macro] = macros.list_offers(self._view)
 
     def legal(self) -> list[str]:
         """What can be done here and changes something."""
@@ -106,12 +96,14 @@ class BabyAI(World):
 
     def actions(self) -> list[str]:
         """What an observation lists."""
-        return [*self._offers, CHECK]
+        return [*self._offers, macros.CHECK]
 
     def greedy(self, draw: random.Random) -> str:
         """An action that the mission names on a thing in view that it names, else a random one."""
         words = set(self._grid.start.mission.replace(",", "").split())
-        wanted = [offer for offer in self._offers if words.issuperset(to_mission_words(offer))]
+        wanted = [
+            offer for offer in self._offers if words.issuperset(macros.to_mission_words(offer))
+        ]
         return draw.choice(wanted or self.legal())
 
     def expert(self) -> Move:
@@ -119,12 +111,6 @@ class BabyAI(World):
         from hansa_worlds.babyai.bot import advise
 
         return advise(self._grid, self._goal, self._view)
-
-    def restore(self, snapshot: object) -> None:
-        """Continue from a snapshot; the view is that of the restored room."""
-        super().restore(snapshot)
-        if hasattr(self, "_grid"):
-            self._look()
 
     def _compose_text(self, said: str = "") -> str:
         said = said or (text.describe_shortly if self.text == "short" else text.describe)(
@@ -138,15 +124,15 @@ class BabyAI(World):
         """The actions that an observation ends with; short is one word or two for each kind."""
         if self.listed == "all":
             return self.actions()
-        return list(dict.fromkeys(strip_object(offer) for offer in self._offers))
+        return list(dict.fromkeys(macros.strip_object(offer) for offer in self._offers))
 
     def _act(self, action: str) -> Observation:
-        macro = understand(action, self._offers)
+        macro = macros.understand(action, self._offers)
         if macro is None:
-            if action.lower() == CHECK:
+            if action.lower() == macros.CHECK:
                 said = f"You can take the following actions: {', '.join(self.actions())}"
             else:
-                said = explain_refusal(action, self._grid)
+                said = macros.explain_refusal(action, self._grid)
             return Observation(self._compose_text(said))
         status = self._take(macro)
         if status == "continue":
@@ -154,7 +140,7 @@ class BabyAI(World):
             return Observation(self._compose_text())
         return self._finish(status)
 
-    def _take(self, macro: Macro) -> Status:
+    def _take(self, macro: macros.Macro) -> Status:
         """Take the steps one by one; the mission may end at any of them."""
         grid = self._grid
         for step in macro.list_steps(self._view):

@@ -11,8 +11,7 @@ import random
 from collections.abc import Mapping, Sequence
 
 from hansa_worlds.base import Move, Observation, Split, Task, TaskList, World
-from hansa_worlds.maze.grow import generate_maze
-from hansa_worlds.maze.maps import MOVES, Cell, Map, build_double_t
+from hansa_worlds.maze.maps import MOVES, Cell, Map, build_double_t, generate_maze
 
 RULES = """\
 You are in a maze and must reach the goal in as few moves as you can. Before each move you are
@@ -47,7 +46,6 @@ class Maze(World):
     brief = "Reach the goal."
     max_turns = 15
     shows_state = True
-    mutable = ()
 
     def __init__(self, options: Mapping[str, object]) -> None:
         read = self._read(options)

@@ -14,12 +14,11 @@ from typing import ClassVar
 from hansa.core.http import HttpError
 from hansa_worlds import seeds
 from hansa_worlds.base import GENERIC_RULES, Observation, Split, Task
-from hansa_worlds.errors import OptionError, WorldDown
+from hansa_worlds.errors import OptionError
 from hansa_worlds.openenv.server import Holder, OpenEnvServer, WrongFields
 from hansa_worlds.options import Options
-from hansa_worlds.remote.server import Address, get_server, read_address
+from hansa_worlds.remote.server import Address, RemoteWorld, get_server, read_address
 from hansa_worlds.remote.wire import check_url, parse_json
-from hansa_worlds.remote.world import RemoteWorld
 
 FORMS = ("text", "number", "json")
 """How an action is sent: as text, as a number, or as the JSON object that it spells."""
@@ -52,7 +51,7 @@ class OpenEnv(RemoteWorld):
 
     def tasks(self, split: Split) -> Sequence[Task]:
         """The seeds of a split; the server decides whether two seeds differ."""
-        return seeds.make_tasks(self.name, split, self._seeds[split])
+        return seeds.make_tasks(f"{self.name}-", split, self._seeds[split])
 
     def _begin(self, task: Task) -> str:
         wanted = {**self._reset, self._task_field: int(task.payload[0])}
@@ -72,9 +71,6 @@ class OpenEnv(RemoteWorld):
                 f"options.action_field: got {self._field!r}, expected the field of the server's"
                 f" actions ({self._server.address.url}/schema lists them), or action_form: json"
             ) from None
-        except WorldDown:
-            self._done = True
-            raise
         if self._ends and self._is_success(answer):
             return Observation(answer.text, answer.reward, True)
         return answer

@@ -1,4 +1,4 @@
-"""A server that plays episodes and the sessions that this process has there, by any protocol."""
+"""A server that plays episodes, by any protocol: this process's sessions, and a world in one."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import atexit
 import os
 import threading
 import time
+import weakref
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from hansa.core.http import HttpError
+from hansa_worlds.base import World
 from hansa_worlds.errors import WorldDown
 from hansa_worlds.options import Options
 from hansa_worlds.remote.wire import RemoteConnections
@@ -140,21 +142,32 @@ class RemoteServer(ABC, Generic[Session]):
         )
 
 
-Server = TypeVar("Server", bound=RemoteServer[Any])
-
-
-def get_server(kind: type[Server], address: Address) -> Server:
-    """The one server object of an address: the worlds of a process share its sessions."""
-    server: Server = _server_at(kind, address)
-    return server
-
-
 @lru_cache(maxsize=64)
-def _server_at(kind: Any, address: Address) -> Any:
+def get_server(kind: Callable[[Any], RemoteServer[Any]], address: Address) -> Any:
+    """The one server object of an address: the worlds of a process share its sessions."""
     server = kind(address)
     atexit.register(server.close)
     return server
 
 
 # A child process that shared its parent's connections would read its parent's answers.
-os.register_at_fork(after_in_child=_server_at.cache_clear)
+os.register_at_fork(after_in_child=get_server.cache_clear)
+
+
+class RemoteWorld(World):
+    """Keeps its session from episode to episode until it is closed.
+
+    The session of a world that is gone goes to the next world of the process. Equal tasks give
+    equal episodes only as far as the server does so.
+    """
+
+    waits: ClassVar[bool] = True
+    _server: RemoteServer[Any]
+    _holder: SessionHolder[Any]
+
+    def _release_when_gone(self) -> None:
+        weakref.finalize(self, self._server.release, self._holder).atexit = False
+
+    def close(self) -> None:
+        """Close the session, or leave it to another world where the server cannot close it."""
+        self._server.leave(self._holder)

@@ -7,8 +7,7 @@ from functools import cache
 
 from hansa_worlds.base import SPLITS, Split, rng
 from hansa_worlds.textcraft import minecraft
-from hansa_worlds.textcraft.book import Book, Recipe
-from hansa_worlds.textcraft.listing import load_own_book
+from hansa_worlds.textcraft.book import Book, Recipe, load_own_book
 from hansa_worlds.textcraft.orders import ActionParser
 from hansa_worlds.textcraft.planner import can_reach
 

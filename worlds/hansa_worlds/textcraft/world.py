@@ -40,7 +40,6 @@ class TextCraft(World):
 
     name = "textcraft"
     brief = "Craft the goal with get and craft."
-    mutable = ("_bag",)
 
     def __init__(self, options: Mapping[str, object]) -> None:
         read = self._read(options)

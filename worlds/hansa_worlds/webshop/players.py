@@ -6,17 +6,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from hansa_worlds.base import Move
+from hansa_worlds.webshop import reward
 from hansa_worlds.webshop.goals import ANY_PRICE, ShoppingGoal
 from hansa_worlds.webshop.pages import BACK, BUY, FEATURES, NEXT, PREVIOUS
 from hansa_worlds.webshop.product import Product
-from hansa_worlds.webshop.reward import (
-    are_alike,
-    could_meet,
-    find_matching,
-    has_attribute,
-    is_same_option,
-    score_type,
-)
 from hansa_worlds.webshop.search import list_stems, split_words
 from hansa_worlds.webshop.shop import Shop
 
@@ -35,7 +28,7 @@ def _find_aims(shop: Shop, goal: ShoppingGoal, found: tuple[str, ...]) -> list[i
 
 def _would_do(product: Product, goal: ShoppingGoal) -> bool:
     """Whether a product is worth buying; the one that the wish was written for always is."""
-    return product is goal.target or could_meet(product, goal)
+    return product is goal.target or reward.could_meet(product, goal)
 
 
 def to_query(text: str) -> str:
@@ -108,10 +101,10 @@ def _find_detour(
 def _looks_right(view: WebShop, product: Product) -> bool:
     """Whether what the results page shows of a product speaks for it."""
     goal = view.goal
-    if product.cents > goal.most_cents or score_type(product, goal.target) < 1.0:
+    if product.cents > goal.most_cents or reward.score_type(product, goal.target) < 1.0:
         return False
     if not view.pages.details:
-        return all(has_attribute(product, wanted) for wanted in goal.attributes)
+        return all(reward.has_attribute(product, wanted) for wanted in goal.attributes)
     title = list_stems(product.title)
     return any(list_stems(wanted) <= title for wanted in goal.attributes)
 
@@ -123,7 +116,7 @@ def _estimate_cost(view: WebShop, product: Product) -> int:
 
 def _find_lacking(view: WebShop, product: Product) -> str:
     """A wanted option value that the product lacks, or ""."""
-    return next((one for one in view.goal.options if not find_matching(product, one)), "")
+    return next((one for one in view.goal.options if not reward.find_matching(product, one)), "")
 
 
 def _praise(view: WebShop, product: Product) -> str:
@@ -136,11 +129,11 @@ def _praise(view: WebShop, product: Product) -> str:
 def _move_on_item(view: WebShop, product: Product) -> Move:
     unsaid = _find_unsaid(view, product)
     if view.detail:
-        verdict = "is" if has_attribute(product, unsaid) else "is not"
+        verdict = "is" if reward.has_attribute(product, unsaid) else "is not"
         thought = f"It {verdict} {unsaid}, so I go back." if unsaid else "I go back to the product."
         return Move(thought, f"click[{PREVIOUS}]")
     missing = [one for one in view.goal.options if not _is_chosen(view, one)]
-    values = [value for one in missing if (value := find_matching(product, one))]
+    values = [value for one in missing if (value := reward.find_matching(product, one))]
     would_do = _would_do(product, view.goal)
     turns = len(values) + 3 if would_do else len(view.goal.options) + 5
     # Reading costs two turns, and it teaches to check what the title leaves open.
@@ -166,7 +159,7 @@ def _leave(view: WebShop, product: Product) -> Move:
 
 
 def _is_chosen(view: WebShop, wanted: str) -> bool:
-    return any(is_same_option(one, wanted) for one in view.chosen.values())
+    return any(reward.is_same_option(one, wanted) for one in view.chosen.values())
 
 
 def _find_unsaid(view: WebShop, product: Product) -> str:
@@ -175,7 +168,7 @@ def _find_unsaid(view: WebShop, product: Product) -> str:
         return ""
     said = list_stems(product.title)
     open_ = [one for one in view.goal.attributes if not list_stems(one) <= said]
-    return min(open_, key=lambda one: has_attribute(product, one), default="")
+    return min(open_, key=lambda one: reward.has_attribute(product, one), default="")
 
 
 def choose_greedily(view: WebShop) -> str:
@@ -193,7 +186,7 @@ def _choose_button(view: WebShop, product: Product) -> str:
     for values in product.options.values():
         named = [value for value in values if list_stems(value) and list_stems(value) <= asked]
         if named and not any(
-            are_alike(one, value) for one in view.chosen.values() for value in named
+            reward.are_alike(one, value) for one in view.chosen.values() for value in named
         ):
             return named[0]
     return BUY

@@ -41,9 +41,6 @@ class Shop:
         numbered = [(number, key) for key in keys for number in range(len(self.goals(key)))]
         return tuple(make_task(self, split, key, number) for number, key in sorted(numbered))
 
-    def __deepcopy__(self, _memo: object) -> Shop:
-        return self
-
 
 def make_task(shop: Shop, split: Split, key: str, number: int) -> Task:
     """The task of a product's wish."""

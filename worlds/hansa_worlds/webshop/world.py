@@ -45,7 +45,6 @@ class WebShop(World):
 
     name = "webshop"
     max_turns = 10
-    mutable = ()
     rules = (
         "You shop online. The instruction says what to buy: the kind of product, what must be "
         "true of it, the options to choose and the highest price. Look for a product that meets "
@@ -59,6 +58,7 @@ class WebShop(World):
         "Thought: why you do it\n\nAction: search[words]"
     )
     brief = "Buy what is asked for. Actions: search[words], click[button]."
+    _least = 1.0
 
     def __init__(self, options: Mapping[str, object]) -> None:
         read = self._read(options)
@@ -211,9 +211,6 @@ class WebShop(World):
             return []
         turns = [PREVIOUS] * (self.page > 0) + [NEXT] * self._has_more()
         return [BACK, *turns, *self.list_page()]
-
-    def _is_success(self, last: Observation) -> bool:
-        return last.reward == 1.0
 
     def legal(self) -> list[str]:
         """Every button; on the search page the wish, its kind alone, or one of two other kinds."""

@@ -37,7 +37,6 @@ class Wordle(World):
     name = "wordle"
     brief = f"Guess the word in {TRIES} tries."
     max_turns = 8
-    mutable = ()
 
     def __init__(self, options: Mapping[str, object]) -> None:
         read = self._read(options)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 from hansa_more_worlds import packages
 from hansa_more_worlds.reasoning_gym import families
@@ -110,15 +110,6 @@ class ReasoningGym(World):
     def groups(self) -> list[str]:
         """The families."""
         return sorted(self._families)
-
-    def snapshot(self) -> object:
-        """A shallow copy: a question never changes."""
-        return dict(vars(self))
-
-    def restore(self, snapshot: object) -> None:
-        """Go on from a snapshot of this world, as often as you like."""
-        vars(self).clear()
-        vars(self).update(cast("dict[str, object]", snapshot))
 
 
 def _names(read: Options) -> tuple[str, ...]:

@@ -116,14 +116,6 @@ class ScienceWorld(World):
         """ScienceWorld's tasks that were chosen."""
         return sorted(self._names)
 
-    def snapshot(self) -> object:
-        """There is none: the episode is in the simulator."""
-        raise NoPlayer("an episode of ScienceWorld's simulator cannot be kept")
-
-    def restore(self, snapshot: object) -> None:
-        """There is no snapshot to go on from."""
-        raise NoPlayer("an episode of ScienceWorld's simulator cannot be gone back to")
-
     def close(self) -> None:
         """Let go of the game; the simulator stays for the next."""
         self._game = None

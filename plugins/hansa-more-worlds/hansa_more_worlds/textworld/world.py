@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, cast
+from typing import Any
 
 from hansa_more_worlds import packages
 from hansa_more_worlds.textworld.games import (
@@ -82,7 +82,6 @@ class TextWorld(World):
         self._env: Any = None
         self._guide: _Guide | None = None
         self._game: Compiled | None = None
-        self._task: Task | None = None
         self._verbs: frozenset[str] = frozenset()
         self._played: list[str] = []
 
@@ -98,7 +97,7 @@ class TextWorld(World):
 
     def _begin(self, task: Task) -> str:
         self.close()
-        self._task, self._played = task, []
+        self._played = []
         self._game = compiled(self._kind, task.split, int(task.payload[0]))
         self._env, state = opened(self._game, objective=True, verbs=True, won=True, lost=True)
         self._verbs = frozenset(state.verbs)
@@ -146,21 +145,6 @@ class TextWorld(World):
         game = compiled(self._kind, task.split, int(task.payload[0]))
         return len(game.walkthrough) <= self.max_turns
 
-    def snapshot(self) -> object:
-        """What was played: the interpreter's memory is no part of this process's objects."""
-        return _Kept(self._task, tuple(self._played), self._turns, self._done, self._success)
-
-    def restore(self, snapshot: object) -> None:
-        """Play the same again, up to there."""
-        kept = cast("_Kept", snapshot)
-        if kept.task is None:
-            return
-        self._begin(kept.task)
-        for command in kept.played:
-            self._env.step(command)
-        self._played = list(kept.played)
-        self._turns, self._done, self._success = kept.turns, kept.done, kept.success
-
     def close(self) -> None:
         """End both games; `start` opens another."""
         envs = [self._env, self._guide.env if self._guide else None]
@@ -178,14 +162,6 @@ class TextWorld(World):
             self._guide = _Guide(self._game)
         self._guide.follow(self._played)
         return self._guide
-
-
-class _Kept(NamedTuple):
-    task: Task | None
-    played: tuple[str, ...]
-    turns: int
-    done: bool
-    success: bool
 
 
 class _Guide:

@@ -19,3 +19,7 @@ def test_a_builtin_name_has_every_check_of_its_kind(kind: str) -> None:
 def test_a_name_that_nobody_has_is_refused_with_the_option(kind: str) -> None:
     with pytest.raises(pytest.UsageError, match=f"--{kind} nobody: .*got 'nobody'"):
         contract.prepare_checks(kind, "nobody")
+
+
+def test_a_prepared_check_runs_over_the_plug_in() -> None:
+    contract.prepare_checks("world", "maze")["splits are disjoint"]()

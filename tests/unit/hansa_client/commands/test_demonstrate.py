@@ -140,3 +140,14 @@ def test_an_expert_that_never_succeeds_shows_nothing(
     assert hansa("demonstrate", steering, "--out", tmp_path / "x") == 2
     assert "its expert solved none of 1 tasks" in capsys.readouterr().err
     assert not (tmp_path / "x").exists()
+
+
+def test_several_worlds_in_one_are_demonstrated_each_by_its_expert(tmp_path: Path) -> None:
+    out = tmp_path / "shown.jsonl"
+    parts = [{"name": "walk", "world": "maze"}, {"name": "guess", "world": "wordle"}]
+    options = json.dumps({"worlds": parts})
+    assert hansa("demonstrate", "mixed", "-n", 4, "--out", out, "--options", options) == 0
+    world = make("mixed", {"worlds": parts})
+    tasks = {task.id: task for task in world.tasks("train")}
+    for each in agentgym_format.read(out.read_bytes(), "f"):
+        assert world.start(tasks[each.item_id]).text == each.turns[0].text
