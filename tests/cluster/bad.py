@@ -119,4 +119,7 @@ STATUSES: dict[str, Case] = {
 
 # -- let in by a definition of another version ----------------------------------------------------
 
-LET_IN = _read_rows("loose")
+LET_IN: dict[str, Case] = {
+    **_read_rows("loose"),
+    "no spec at all": (make(environments=None, rounds=None, storage=None), "spec"),
+}
