@@ -6,15 +6,12 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import yaml
 
-from hansa.api.endpoint import ENV_API_KEY, Endpoint
-from hansa.api.spec import Exploration
-from hansa.core.http import STATUSES
-from hansa_client.endpoint.adapters import DIGITS, LOAD, LOADING, OFFERED, UNLOAD
+from hansa.api.endpoint import ENV_API_KEY
 from tests.support import small
 from tests.support.served import served
 from tests.unit.hansa_operator.objects import build_job, make_federation
@@ -60,13 +57,3 @@ def test_the_sidecars_manifest_becomes_a_job_that_shares_a_folder_and_a_key() ->
     (same,) = [e for e in sidecar["env"] if e["name"] == "VLLM_API_KEY"]
     assert key["valueFrom"] == same["valueFrom"]
     assert sidecar["restartPolicy"] == "Always"
-
-
-def test_every_engine_every_server_and_every_call_is_on_the_page() -> None:
-    engines = get_args(Exploration.model_fields["engine"].annotation)
-    servers = get_args(Endpoint.model_fields["server"].annotation)
-    assert [each for each in (*engines, *servers) if f"| `{each}`" not in PAGE] == []
-    calls = [f"{root}/{name}" for root in LOADING.values() for name in (LOAD, UNLOAD)]
-    assert [path for path in calls if path not in PAGE] == []
-    assert f"first {DIGITS} digits" in PAGE and f"`{OFFERED}FEDERATION" in PAGE
-    assert {status for status in STATUSES if status < 500} == {408, 425, 429}
