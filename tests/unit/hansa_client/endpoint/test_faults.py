@@ -11,7 +11,6 @@ import pytest
 
 from hansa.adapter import lora
 from hansa.api import bucket_documents
-from hansa.api.assignment import Assignment
 from hansa.api.endpoint import ENV_API_KEY
 from hansa.core import http
 from hansa.core.errors import PermanentError, WorldBroken
@@ -23,8 +22,8 @@ from hansa_client.trajectory import render
 from hansa_worlds import DEMO_OPTIONS
 from tests.unit.hansa_client.endpoint import playing
 from tests.unit.hansa_client.endpoint.scripted import Endpoint, Reply, listening, turn
+from tests.unit.hansa_client.rounds import Assign
 
-Assign = Callable[..., Assignment]
 HOW = replace(playing.HOW, max_broken=1.0)
 SECRET = "the-prompt-itself"
 MOVE = turn("move up")
