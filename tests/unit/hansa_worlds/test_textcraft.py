@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from hansa_worlds import OptionError, Task, make
+from hansa_worlds import Task
 from hansa_worlds.base import SPLITS
 from hansa_worlds.textcraft.book import Book, Recipe
 from hansa_worlds.textcraft.listing import load_own_book, read_recipes
@@ -347,40 +347,3 @@ class TestPlayers:
         world.restore(kept)
         assert world.step("inventory").text == "Inventory: [coal] (1)"
         assert world._shelf is kept["_shelf"]
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"distractors": -1}, "options.distractors: got -1, expected 0 to 40"),
-        (
-            {"depths": [0]},
-            "options.depths: got 0 in it, expected a list of distinct integers from 1 to 20",
-        ),
-        ({"variants": "2"}, "options.variants: got '2', expected 1 to 1000"),
-        (
-            {"depths": [9]},
-            "options: got recipes 'full', depths [9] and max_turns 20, "
-            "expected some that leave a goal for train",
-        ),
-        (
-            {"max_turns": 1},
-            "options: got recipes 'full', depths [1, 2, 3, 4] and max_turns 1, "
-            "expected some that leave a goal for train",
-        ),
-        (
-            {"recipes": "medium"},
-            "options.recipes: got 'medium', expected full, small or the path of a folder of "
-            "Minecraft's recipe files (*.json)",
-        ),
-        (
-            {"goals": 3},
-            "options.goals: unknown, "
-            "expected depths, distractors, max_turns, prompt, recipes, variants",
-        ),
-    ],
-)
-def test_a_bad_option_is_named_with_what_fits(options, sentence):
-    with pytest.raises(OptionError) as caught:
-        make("textcraft", options)
-    assert str(caught.value) == sentence
