@@ -184,7 +184,7 @@ def test_rollback_plays_the_rounds_behind_it_again(typist: Typist) -> None:
     assert status["history"][2]["outcome"] == "undone"
     assert status["current"]["start"]["round"] == 1
     assert (
-        "unchanged (it goes on from round 1 already)"
+        "unchanged (it continues from round 1 already)"
         in typist.hansa("rollback", NAME, "--to", "1").out
     )
     typist.finish()

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from hansa.api.status import Federation
-from hansa.cli.main import main
 from hansa.core.errors import InputError, PermanentError
 from hansa.kubernetes.pod_policy.shapes import PodAllowlist
 from hansa_operator.jobs import JobRefused
 from hansa_operator.kinds import KINDS
 from tests.support.bad_manifests import BAD, Bad
+from tests.support.commands import call
 from tests.support.pod_templates import cases, two_silos
 from tests.unit.hansa_operator.objects import build_job, make_federation
 
@@ -40,10 +40,7 @@ def validate(
     document = given if isinstance(given, dict) else given.to_json()
     document.pop("status", None)
     file.write_text(json.dumps(document))
-    with pytest.raises(SystemExit) as ended:
-        main(["validate", *options, str(file)])
-    captured = capsys.readouterr()
-    return int(ended.value.code or 0), captured.out, captured.err
+    return call(capsys, "validate", *options, file)
 
 
 def list_refusals(federation: Federation) -> list[str]:
