@@ -1,7 +1,6 @@
 """docs/endpoints.md can be typed, and Jobs are made from its manifests as it says."""
 
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -13,15 +12,12 @@ import yaml
 
 from hansa.api.endpoint import ENV_API_KEY
 from tests.support import small
+from tests.support.pages import blocks
 from tests.support.served import served
 from tests.unit.hansa_operator.objects import build_job, make_federation
 
 PAGE = (Path(__file__).parents[2] / "docs/endpoints.md").read_text()
 FOLDER = "/tmp/hansa-adapters"
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", PAGE, flags=re.DOTALL)
 
 
 def silo(text: str) -> dict[str, Any]:
@@ -33,10 +29,10 @@ def silo(text: str) -> dict[str, Any]:
 def test_the_page_can_be_typed(tmp_path: Path) -> None:
     program = f"{shlex.quote(sys.executable)} -m hansa.cli.main"
     folder = tmp_path / "adapters"
-    lines = [line[2:] for text in blocks("console") for line in text.splitlines()]
+    lines = [line[2:] for text in blocks(PAGE, "console") for line in text.splitlines()]
     make, serve = (line.replace(FOLDER, str(folder)) for line in lines)
     subprocess.run(["bash", "-c", make], check=True)
-    text = blocks("yaml")[0].replace(FOLDER, str(folder))
+    text = blocks(PAGE, "yaml")[0].replace(FOLDER, str(folder))
     with served(serve.replace("hansa", program, 1), tmp_path, os.environ) as url:
         own = silo(text.replace("http://127.0.0.1:8000", url))
         exploration = {"tasksPerRound": 2, "maxNewTokens": 8, "engine": "openai"}
@@ -47,7 +43,7 @@ def test_the_page_can_be_typed(tmp_path: Path) -> None:
 
 
 def test_the_sidecars_manifest_becomes_a_job_that_shares_a_folder_and_a_key() -> None:
-    own = silo(blocks("yaml")[-1])
+    own = silo(blocks(PAGE, "yaml")[-1])
     pod = build_job(make_federation(own))["spec"]["template"]["spec"]
     (client,), (sidecar,) = pod["containers"], pod["initContainers"]
     folder = own["endpoint"]["adapterFolder"]

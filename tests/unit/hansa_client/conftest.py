@@ -49,3 +49,9 @@ def whole(assignment: Assignment) -> tuple[MemoryStore, ClientReport]:
     """An undisturbed round; nobody may write to its store."""
     store = MemoryStore()
     return store, play(store, assignment)
+
+
+@pytest.fixture(scope="module")
+def library(random_model: Path) -> Base:
+    """A model of transformers with random weights, which can be packed."""
+    return base_model.load("path:random", random_model, 1)

@@ -12,6 +12,7 @@ from hansa_worlds.textcraft.book import Book, Recipe
 from hansa_worlds.textcraft.listing import load_own_book, read_recipes
 from hansa_worlds.textcraft.planner import make_plan
 from hansa_worlds.textcraft.world import TextCraft
+from tests.support.playing import play
 
 DEMO = {
     "recipes": "small",
@@ -27,10 +28,8 @@ def start(goal, **options):
     return world, world.start(Task("x", "test", (goal, "seed"))).text
 
 
-def play(world, task, choose):
-    seen = world.start(task)
-    while not seen.done:
-        seen = world.step(choose(world))
+def wins(world, task, choose):
+    play(world, task, choose)
     return world.success
 
 
@@ -277,19 +276,19 @@ class TestPlayers:
         for split in SPLITS:
             for task in world.tasks(split):
                 names = load_own_book(options is DEMO).list_names_down(task.payload[0])
-                assert play(world, task, lambda w: w.expert().text), task.id
+                assert wins(world, task, lambda w: w.expert().text), task.id
                 assert world._turns == make_plan(load_own_book(options is DEMO), names, {}).turns
 
     def test_random_legal_play_stays_under_15_percent(self):
         world, draw = TextCraft({}), random.Random(1)
         tasks = list(world.tasks("test")) * 4
-        won = sum(play(world, task, lambda w: draw.choice(w.legal())) for task in tasks)
+        won = sum(wins(world, task, lambda w: draw.choice(w.legal())) for task in tasks)
         assert won / len(tasks) < 0.15
 
     def test_greedy_play_lies_between_chance_and_the_expert(self):
         world, draw = TextCraft({}), random.Random(1)
         tasks = world.tasks("test")
-        won = sum(play(world, task, lambda w: w.greedy(draw)) for task in tasks)
+        won = sum(wins(world, task, lambda w: w.greedy(draw)) for task in tasks)
         assert 0.3 < won / len(tasks) < 0.8
 
     def test_every_legal_action_does_something(self):
