@@ -219,7 +219,7 @@ def test_no_kubeconfig_at_all_says_where_it_was_looked_for(
     with pytest.raises(InputError, match=r"expected --kubeconfig, \$KUBECONFIG or"):
         find_cluster()
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "missing"))
-    with pytest.raises(InputError, match="which is no file"):
+    with pytest.raises(InputError, match="which is not a file"):
         find_cluster()
 
 
