@@ -1,6 +1,6 @@
 """One silo's credentials against everybody else's objects, on a real S3 server.
 
-What Hansa's own verbs may do is in tests/contract/test_stores.py. An attacker has more:
+What Hansa's own verbs may do is in tests/contract/test_store_grants.py. An attacker has more:
 here are other requests that S3 knows. All are refused, and no object is another afterwards.
 """
 

@@ -57,23 +57,13 @@ def test_each_party_gets_a_secret_where_its_federation_is(made: Objects) -> None
     secrets = [each for each in made.of("Secret") if "AWS_ACCESS_KEY_ID" in each["data"]]
     where = {each["metadata"]["name"]: each["metadata"]["namespace"] for each in secrets}
     assert where == {
-        "five-worlds-aggregator": NAMESPACE,
-        "five-worlds-maze": NAMESPACE,
-        "five-worlds-wordle": NAMESPACE,
-        "other-aggregator": "team-b",
-        "other-maze": "team-b",
-        "third-aggregator": NAMESPACE,
-        "third-x": NAMESPACE,
-        "letters-aggregator": NAMESPACE,
-        "letters-maze": NAMESPACE,
-        "letters-bank": NAMESPACE,
-        "letters-clinic": NAMESPACE,
-        "masks-aggregator": NAMESPACE,
-        "masks-maze": NAMESPACE,
-        "masks-bank": NAMESPACE,
-        "masks-clinic": NAMESPACE,
-        f"{LONGEST['name']}-aggregator": NAMESPACE,
-        f"{LONGEST['name']}-{LONGEST['environments'][0]}": NAMESPACE,
+        f"{federation['name']}-{party}": federation.get("namespace", NAMESPACE)
+        for federation in (*FEDERATIONS, LONGEST)
+        for party in (
+            "aggregator",
+            *federation["environments"],
+            *federation.get("members", []),
+        )
     }
     for each in secrets:
         name, data = each["metadata"]["name"], each["data"]

@@ -1,6 +1,7 @@
 """Federations that are wrong in one thing: where that is found out, and in which words it is told.
 
-Each row is a case: fields of a spec that is good otherwise, and what the refusal has to say.
+Each row is a case: what is applied, and what the refusal has to say. Most rows are those of the
+tables that the tests without a cluster read, too.
 """
 
 from copy import deepcopy
@@ -8,8 +9,10 @@ from typing import Any
 
 from hansa.api import constants
 from tests.cluster.kube import Manifest
+from tests.support.bad_manifests import BAD
+from tests.support.pod_templates import cases
 
-Case = tuple[dict[str, Any], str]
+Case = tuple[Manifest, str]
 
 QUEUED = {"name": "other", "world": "wordle", "queueName": "nobodys"}
 """An environment that waits in a queue that nobody serves: it costs no Pod."""
@@ -38,133 +41,53 @@ def container(**fields: Any) -> dict[str, Any]:
     return pod(containers=[{"name": "client", **fields}])
 
 
-def volume(**source: Any) -> dict[str, Any]:
-    """An environment with a volume of this kind."""
-    return pod(volumes=[{"name": "mine", **source}])
-
-
 AT = "spec.environments[0].podTemplate.spec"
 OTHERS_KEYS = {"volumes": [{"name": "x", "secret": {"secretName": "others-keys"}}]}
 FOREIGN = [
     {**QUEUED, "credentialsSecret": {"name": "others-keys"}},
     {**MAZE, "podTemplate": {"spec": OTHERS_KEYS}},
 ]
-TOKEN = {"sources": [{"serviceAccountToken": {"path": "token"}}]}
-KEY_OF_A_SECRET = {"secretKeyRef": {"name": "anybodys", "key": "password"}}
+
+
+def _read_rows(operator: str) -> dict[str, Case]:
+    """Rows of the table of bad manifests that the operator is asked for."""
+    return {str(bad): (bad.manifest(), bad.said[0]) for bad in BAD if bad.operator == operator}
+
+
+def _read_pod_rows() -> dict[str, Case]:
+    """Rows of the table of Pod templates; what the operator allows is another's affair."""
+    rows = [row for (row,) in (each.values for each in cases("refusals.yaml"))]
+    return {
+        row["case"]: (
+            make(**pod(**row["spec"])),
+            f"{AT}.{row['says'].partition(' (HANSA_ALLOWED')[0]}",
+        )
+        for row in rows
+        if row.get("on_a_cluster")
+    }
+
 
 REPORTED: dict[str, Case] = {
-    "no storage": ({"storage": None}, "spec.storage: got nothing, expected storage.s3"),
-    "target modules as a number": ({"adapter": {"targetModules": 3}}, "spec.adapter.targetModules"),
-    "target modules that are no names": (
-        {"adapter": {"targetModules": ["q_proj", 7]}},
-        "spec.adapter.targetModules",
-    ),
-    "options of a builtin strategy": (
-        {"aggregation": {"options": {"size": 5}}},
-        "spec.aggregation.options: got size, expected none: strategy mean is builtin",
-    ),
-    "options of a builtin learner": (
-        {"training": {"options": {"size": 5}}},
-        "spec.training.options: got size, expected none: learner success-sft is builtin",
-    ),
-    "a probe with a pattern that would take for ever": (
-        {"probes": [{"name": "p", "prompts": ["Hello."], "forbidden": ["(a+)+b"]}]},
-        "spec.probes[0].forbidden[0]: got '(a+)+b' with a repeated group",
-    ),
-    "a bound on violations that nothing counts": (
-        {"guard": {"maxViolations": 0.1}},
-        "spec.guard.maxViolations: got 0.1, and no probe counts broken rules",
-    ),
-    "a folder of the node": (volume(hostPath={"path": "/"}), f"{AT}.volumes[0].hostPath"),
-    "a projected token": (
-        volume(projected=TOKEN),
-        f"{AT}.volumes[0].projected.sources[0].serviceAccountToken",
-    ),
-    "a volume of an unlisted Secret": (
-        volume(secret={"secretName": "anybodys"}),
-        f"{AT}.volumes[0].secret.secretName",
-    ),
+    **_read_rows("strict"),
+    **_read_pod_rows(),
     "another silos Secret": (
-        {"environments": FOREIGN},
+        make(environments=FOREIGN),
         "spec.environments[1].podTemplate.spec.volumes[0].secret.secretName",
     ),
-    "a variable of an unlisted Secret": (
-        container(env=[{"name": "KEY", "valueFrom": KEY_OF_A_SECRET}]),
-        f"{AT}.containers[0].env[0].valueFrom.secretKeyRef.name",
-    ),
-    "privilege": (
-        container(securityContext={"privileged": True}),
-        f"{AT}.containers[0].securityContext.privileged",
-    ),
-    "an added capability": (
-        container(securityContext={"capabilities": {"add": ["NET_ADMIN"]}}),
-        f"{AT}.containers[0].securityContext.capabilities.add",
-    ),
-    "root": (container(securityContext={"runAsUser": 0}), "securityContext.runAsUser"),
-    "another command": (container(command=["sh"]), f"{AT}.containers[0].command"),
-    "a variable that Hansa sets": (
-        container(env=[{"name": "HANSA_ASSIGNMENT", "value": "{}"}]),
-        f"{AT}.containers[0].env[0].name",
-    ),
-    "a variable that is a number": (
-        container(env=[{"name": "N", "value": 1}]),
-        f"{AT}.containers[0].env[0].value",
-    ),
-    "the network of the node": (pod(hostNetwork=True), f"{AT}.hostNetwork"),
-    "a ServiceAccount": (pod(serviceAccountName="admin"), f"{AT}.serviceAccountName"),
-    "a critical PriorityClass": (
-        pod(priorityClassName="system-node-critical"),
-        f"{AT}.priorityClassName: got 'system-node-critical', expected a PriorityClass",
-    ),
-    "a toleration of everything": (
-        pod(tolerations=[{"operator": "Exists"}]),
-        f"{AT}.tolerations[0].key: got nothing, expected the key of a taint",
-    ),
-    "a second container": (
-        pod(containers=[{"name": "extra", "image": "x"}]),
-        "any other extra container would keep the Job from completing",
-    ),
-    "an init container that ends": (
-        pod(initContainers=[{"name": "first", "image": "x"}]),
-        f"{AT}.initContainers[0].restartPolicy: got nothing, expected Always",
-    ),
-    "an unknown field of a Pod": (pod(nodeSelektor={"a": "b"}), f"{AT}.nodeSelektor"),
-    "a Pod template that is no mapping": (
-        {"podTemplate": {"spec": "text"}},
-        "spec.podTemplate.spec: got 'text', expected a mapping",
-    ),
     "a limit that is no quantity": (
-        container(resources={"limits": {"memory": "lots"}}),
+        make(**container(resources={"limits": {"memory": "lots"}})),
         "quantities must match",
     ),
     "a mount without its volume": (
-        container(volumeMounts=[{"name": "ghost", "mountPath": "/data"}]),
+        make(**container(volumeMounts=[{"name": "ghost", "mountPath": "/data"}])),
         "spec.template.spec.containers[0].volumeMounts[1].name: Not found",
     ),
-    "a certificate that is none": (
-        {"storage": {"s3": {**PLACE, "caSecret": {"name": "s", "key": "password"}}}},
-        "spec.storage.s3.caSecret.key",
-    ),
-    "a private store's certificate that is none": (
-        {
-            "environments": [
-                {
-                    **MAZE,
-                    "credentialsSecret": {"name": "mine"},
-                    "experienceStorage": {
-                        "s3": {**PLACE, "caSecret": {"name": "two", "key": "password"}}
-                    },
-                }
-            ]
-        },
-        "spec.environments[0].experienceStorage.s3.caSecret.key",
-    ),
     "options of 200 kB": (
-        {"environments": [{**MAZE, "options": {"text": "x" * 200_000}}]},
+        make(environments=[{**MAZE, "options": {"text": "x" * 200_000}}]),
         "spec.environments[0].options: got an assignment of 20",
     ),
     "options of 1 MB": (
-        {"environments": [{**MAZE, "options": {"text": "x" * 1_000_000}}]},
+        make(environments=[{**MAZE, "options": {"text": "x" * 1_000_000}}]),
         "spec.environments",
     ),
 }
@@ -197,17 +120,6 @@ STATUSES: dict[str, Case] = {
 # -- let in by a definition of another version ----------------------------------------------------
 
 LET_IN: dict[str, Case] = {
-    "rounds that are text": ({"rounds": "two"}, "spec.rounds: got 'two'"),
-    "a field that is unknown": ({"round": 3}, "spec.round"),
-    "a far too large rank": ({"adapter": {"rank": 1000}}, "spec.adapter.rank: got 1000"),
-    "one name twice": ({"environments": [MAZE, MAZE]}, "spec.environments[1].name: got 'maze'"),
-    "more than 100 environments": (
-        {"environments": [{"name": f"e{n}", "world": "maze"} for n in range(101)]},
-        "spec.environments",
-    ),
-    "a minimum beyond everybody": (
-        {"participation": {"minimumUpdates": 2}},
-        "spec.participation.minimumUpdates: got 2, expected 1 to 1",
-    ),
-    "no spec at all": ({"environments": None, "rounds": None, "storage": None}, "spec"),
+    **_read_rows("loose"),
+    "no spec at all": (make(environments=None, rounds=None, storage=None), "spec"),
 }

@@ -26,7 +26,12 @@ CRD = f"crd/{constants.PLURAL}.{constants.GROUP}"
 
 def slug(case: str) -> str:
     """The name of a case's federation."""
-    return re.sub(r"[^a-z0-9]+", "-", case.lower())[:40].strip("-")
+    return re.sub(r"[^a-z0-9]+", "-", case.lower())[-40:].strip("-")
+
+
+def named(case: str, manifest: Manifest) -> Manifest:
+    """A case's federation under its name."""
+    return {**manifest, "metadata": {"name": slug(case)}}
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +56,7 @@ def good(silo: Hansa) -> str:
 @pytest.fixture(scope="module")
 def reported(silo: Hansa, good: str) -> Hansa:
     """All federations of the table, which the apiserver takes."""
-    bad = [make(slug(case), **fields) for case, (fields, _) in REPORTED.items()]
+    bad = [named(case, manifest) for case, (manifest, _) in REPORTED.items()]
     listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": bad})
     done = silo.cluster.kubectl("create", "--validate=strict", "-f", "-", stdin=listed)
     assert done.returncode == 0, done.stderr
@@ -123,8 +128,8 @@ def _is_taken(silo: Hansa, manifest: Manifest) -> bool:
 class TestALooseDefinition:
     @pytest.mark.parametrize("case", LET_IN)
     def test_the_operator_itself_refuses(self, loose: Hansa, case: str) -> None:
-        fields, sentence = LET_IN[case]
-        loose.cluster.apply(make(slug(case), **fields))
+        manifest, sentence = LET_IN[case]
+        loose.cluster.apply(named(case, manifest))
         loose.cluster.until(lambda: complaints(loose, slug(case)), f"a complaint about {case}")
         assert sentence in complaints(loose, slug(case))
 

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from hansa.api import constants
 from hansa.api.member_status import FederationMember
 from tests.cluster.kube import Cluster
 from tests.cluster.members import KEY, S3, SPEC, manifest
+from tests.support.bad_manifests import BAD, Bad
 from tests.support.clinic import REPORT, WINDOW, Clinic, working
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -32,73 +34,15 @@ def members(own: Cluster) -> Iterator[Cluster]:
     assert own.kubectl("delete", "hmem", "--all").returncode == 0
 
 
-def agreed(**fields: Any) -> dict[str, Any]:
-    return {"agreed": {**SPEC["agreed"], **fields}}
-
-
 def federation(**fields: Any) -> dict[str, Any]:
     return {"federation": {**SPEC["federation"], **fields}}
 
 
-BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "no federation": ({"federation": None}, "spec.federation: Required value"),
-    "no bucket between the parties": ({"storage": None}, "spec.storage: Required value"),
-    "no world": ({"world": None}, "spec.world: Required value"),
-    "no agreement": ({"agreed": None}, "spec.agreed: Required value"),
-    "no private store": (
-        {"experienceStorage": None},
-        "spec.experienceStorage: got nothing, expected the silo's private store",
-    ),
-    "no signing key": (
-        {"signingSecret": None},
-        "spec.signingSecret: got nothing, expected the Secret with the silo's own key",
-    ),
-    "a base model without a digest": (
-        agreed(model={"source": "builtin:tiny"}),
-        "spec.agreed.model.sha256: got nothing, expected the digest that `hansa model` prints",
-    ),
-    "an adapter without a digest": (
-        agreed(adapter={"rank": 8}),
-        "spec.agreed.adapter.shapes: got nothing, expected the digest that `hansa model` prints",
-    ),
-    "no key of the coordinator": (federation(publicKeys=[]), "spec.federation.publicKeys"),
-    "a key that is none": (federation(publicKeys=["rsa:x"]), "spec.federation.publicKeys"),
-    "a run that is no digest": (federation(run="run"), "spec.federation.run"),
-    "a name with capitals": (federation(environment="Clinic"), "spec.federation.environment"),
-    "too many keys of its own": ({"publicKeys": [KEY] * 4}, "spec.publicKeys: Too many"),
-    "a limit that is no number": (
-        {"limits": {"most": {"rounds": "many"}}},
-        "spec.limits.most.rounds",
-    ),
-    "a choice of nothing": (
-        {"limits": {"only": {"settings.training.learner": []}}},
-        "spec.limits.only",
-    ),
-    "hours that are none": (
-        {"limits": {"windows": [{"from": "25:00", "to": "06:00"}]}},
-        "spec.limits.windows[0].from",
-    ),
-    "a day that is none": (
-        {"limits": {"windows": [{"days": ["Day"], "from": "20:00", "to": "06:00"}]}},
-        "spec.limits.windows[0].days[0]",
-    ),
-    "polls without a pause": ({"pollSeconds": 1}, "spec.pollSeconds"),
-    "a name that is too long": (
-        {"name": "m" * 41},
-        "metadata.name: expected at most 40 characters, so that Job names have room",
-    ),
-    "an unknown field": ({"worlds": "maze"}, 'unknown field "spec.worlds"'),
-    "an unknown field of what was agreed": (
-        agreed(round=3),
-        'unknown field "spec.agreed.round"',
-    ),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_a_bad_member_is_refused(members: Cluster, case: str) -> None:
-    fields, sentence = BAD[case]
-    assert sentence in members.refusal(manifest(**fields))
+@pytest.mark.parametrize(
+    "bad", [bad for bad in BAD if bad.door and bad.kind == constants.MEMBER_KIND], ids=str
+)
+def test_a_bad_member_is_refused(members: Cluster, bad: Bad) -> None:
+    assert bad.door in members.refusal(bad.manifest())
 
 
 CHANGES: dict[str, tuple[dict[str, Any], str]] = {

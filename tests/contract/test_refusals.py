@@ -7,33 +7,19 @@ from typing import Any
 import pytest
 
 from hansa.api.status import Federation
-from hansa.cli.main import main
+from hansa.core.errors import InputError, PermanentError
+from hansa.kubernetes.pod_policy.shapes import PodAllowlist
 from hansa_operator.jobs import JobRefused
+from hansa_operator.kinds import KINDS
+from tests.support.bad_manifests import BAD, Bad
+from tests.support.commands import call
 from tests.support.pod_templates import cases, two_silos
 from tests.unit.hansa_operator.objects import build_job, make_federation
 
 DEFAULTS = "settings.allowedSecrets, settings.allowedTolerations and the other settings.allowed..."
-PLACE = {"bucket": "private", "prefix": "mine"}
 FEDERATIONS = {
     "options that no variable holds": make_federation(
         {"name": "maze", "world": "maze", "options": {"text": "x" * 200_000}}
-    ),
-    "a certificate that is none": make_federation(
-        storage={"s3": {"bucket": "bucket", "caSecret": {"name": "db", "key": "password"}}}
-    ),
-    "a private store's certificate that is none": make_federation(
-        {
-            "name": "maze",
-            "world": "maze",
-            "credentialsSecret": {"name": "mine"},
-            "experienceStorage": {
-                "s3": {
-                    **PLACE,
-                    "credentialsSecret": {"name": "two"},
-                    "caSecret": {"name": "two", "key": "AWS_SECRET_ACCESS_KEY"},
-                }
-            },
-        }
     ),
     "a default for all with a silo's Secret": two_silos(
         {}, {"spec": {"volumes": [{"name": "v", "secret": {"secretName": "hansa-maze"}}]}}
@@ -45,19 +31,20 @@ FEDERATIONS = {
 
 
 def validate(
-    capsys: pytest.CaptureFixture[str], folder: Path, federation: Federation, *options: str
+    capsys: pytest.CaptureFixture[str],
+    folder: Path,
+    given: Federation | dict[str, Any],
+    *options: str,
 ) -> tuple[int, str, str]:
-    file = folder / "federation.json"
-    document = federation.to_json()
-    del document["status"]
+    file = folder / "manifest.json"
+    document = given if isinstance(given, dict) else given.to_json()
+    document.pop("status", None)
     file.write_text(json.dumps(document))
-    with pytest.raises(SystemExit) as ended:
-        main(["validate", *options, str(file)])
-    captured = capsys.readouterr()
-    return int(ended.value.code or 0), captured.out, captured.err
+    return call(capsys, "validate", *options, file)
 
 
-def said_by_the_operator(federation: Federation) -> list[str]:
+def list_refusals(federation: Federation) -> list[str]:
+    """What the operator says when it is to make a Job."""
     with pytest.raises(JobRefused) as refused:
         build_job(federation)
     return [refusal.sentence for refusal in refused.value.refusals]
@@ -68,7 +55,7 @@ def check(capsys: pytest.CaptureFixture[str], folder: Path, federation: Federati
     error, _, hint = err.partition("\n\nhint: ")
     sentences = error.rpartition("error: ")[2]
     assert (code, out) == (2, "")
-    assert sentences.rstrip("\n").split("\n") == said_by_the_operator(federation)
+    assert sentences.rstrip("\n").split("\n") == list_refusals(federation)
     return hint
 
 
@@ -86,6 +73,30 @@ def test_a_federation_is_refused_as_the_operator_refuses_it(
     check(capsys, tmp_path, FEDERATIONS[case])
 
 
+@pytest.mark.parametrize("bad", [bad for bad in BAD if bad.only_on_a_cluster], ids=str)
+def test_what_only_a_cluster_refuses_is_valid_without_one(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, bad: Bad
+) -> None:
+    code, out, err = validate(capsys, tmp_path, bad.manifest(), "--cluster")
+    assert (code, out) == (2, "")
+    assert f"error: {bad.said[0]}" in err
+    assert validate(capsys, tmp_path, bad.manifest())[0] == 0
+
+
+@pytest.mark.parametrize(
+    "bad", [bad for bad in BAD if bad.only_on_a_cluster or bad.operator], ids=str
+)
+def test_the_operator_refuses_it_in_the_same_words(bad: Bad) -> None:
+    document = bad.manifest()
+    kind = KINDS[bad.kind]
+    with pytest.raises((InputError, PermanentError)) as refused:
+        thing = kind.read(document)
+        if refusals := kind.refusals(thing, PodAllowlist()):
+            raise JobRefused(refusals)
+        build_job(thing)
+    assert refused.value.message.startswith(bad.said[0])
+
+
 @pytest.mark.parametrize(
     "spec, is_named",
     [
@@ -99,16 +110,6 @@ def test_the_settings_that_were_assumed_are_named_where_they_matter(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, spec: dict[str, Any], is_named: bool
 ) -> None:
     assert (DEFAULTS in check(capsys, tmp_path, two_silos(spec))) is is_named
-
-
-def test_a_federation_without_a_store_is_refused_for_a_cluster_alone(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    federation = make_federation(storage=None)
-    code, _, err = validate(capsys, tmp_path, federation, "--cluster")
-    assert code == 2
-    assert "error: spec.storage: got nothing, expected storage.s3\n" in err
-    assert validate(capsys, tmp_path, federation)[0] == 0
 
 
 def test_the_lines_by_which_secrets_consent_are_said_for_a_cluster(

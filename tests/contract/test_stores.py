@@ -9,18 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from hansa.api import bucket_keys
 from hansa.api.bucket_documents import sha256
 from hansa.api.spec import S3
 from hansa.core.errors import Corrupt, Denied, NotFound, Precondition
 from hansa.crypto import sealing
 from hansa.local.objectstore import RUNNER, LocalStore
-from hansa.store import access_grants
 from hansa.store.base import Credentials, ObjectStore, put_once
 from hansa.store.experience import ExperienceStore
 from hansa.store.s3 import Retry, S3Store
 from hansa.store.staged import StagedStore
-from tests.conftest import ENVIRONMENTS, PREFIX
 from tests.support.memory_store import MemoryStore, Replaced
 from tests.support.report_sample import MemoryStore as BrokenStore
 
@@ -332,121 +329,3 @@ def test_a_proxy_of_the_company_does_not_catch_local_requests(
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     weed.store("maze", Retry(patience_seconds=5)).check()
-
-
-# Who may do what: the policies that `hansa policy` prints, installed on the server.
-
-EXPERIENCE = {name: bucket_keys.experience_shard(PREFIX, name, 1) for name in ENVIRONMENTS}
-UPDATE = {
-    name: bucket_keys.update_folder(PREFIX, name, 1) + bucket_keys.MANIFEST for name in ENVIRONMENTS
-}
-EVALUATION = {name: bucket_keys.evaluation(PREFIX, name, 1) for name in ENVIRONMENTS}
-GLOBAL = bucket_keys.global_folder(PREFIX, 1) + bucket_keys.MANIFEST
-AUDIT = bucket_keys.audit_entry(PREFIX, 1)
-FEDERATION = bucket_keys.federation(PREFIX)
-OUTSIDE = f"{PREFIX}2/global/00001/manifest.json"
-EVERYTHING = [
-    *EXPERIENCE.values(),
-    *UPDATE.values(),
-    *EVALUATION.values(),
-    GLOBAL,
-    AUDIT,
-    FEDERATION,
-    OUTSIDE,
-]
-SHARED = {GLOBAL, AUDIT, FEDERATION}
-MAY_READ = {
-    "maze": {*SHARED, EXPERIENCE["maze"], UPDATE["maze"], EVALUATION["maze"]},
-    "maze2": {*SHARED, EXPERIENCE["maze2"], UPDATE["maze2"], EVALUATION["maze2"]},
-    access_grants.AGGREGATOR: {*SHARED, *UPDATE.values()},
-}
-MAY_WRITE = {
-    "maze": {EXPERIENCE["maze"], UPDATE["maze"], EVALUATION["maze"]},
-    "maze2": {EXPERIENCE["maze2"], UPDATE["maze2"], EVALUATION["maze2"]},
-    access_grants.AGGREGATOR: SHARED,
-}
-IDENTITIES = list(MAY_READ)
-
-
-@pytest.fixture(scope="module")
-def filled(weed: LocalStore) -> LocalStore:
-    for key in EVERYTHING:
-        put_once(weed.store(), key, b"there")
-    return weed
-
-
-@pytest.fixture(scope="module")
-def seen_by(filled: LocalStore) -> dict[str, S3Store]:
-    return {name: filled.store(name) for name in filled.credentials}
-
-
-@pytest.mark.parametrize("identity", IDENTITIES)
-@pytest.mark.parametrize("key", EVERYTHING)
-def test_reading_and_listing_is_for_those_who_may(
-    seen_by: dict[str, S3Store], identity: str, key: str
-) -> None:
-    mine = seen_by[identity]
-    folder = key.rpartition("/")[0] + "/"
-    missing = key.replace("00001", "00404")
-    if key in MAY_READ[identity]:
-        assert mine.get(key) == b"there"
-        assert mine.get_range(key, 1, 2) == b"he"
-        assert mine.size(key) == 5
-        assert key in mine.list(key if key == FEDERATION else folder)
-        if missing != key:
-            with pytest.raises(NotFound):
-                mine.get(missing)
-            with pytest.raises(NotFound):
-                mine.size(missing)
-        return
-    refused: list[Callable[[], object]] = [
-        lambda: mine.get(key),
-        lambda: mine.get_range(key, 1, 2),
-        lambda: mine.size(key),
-        lambda: mine.list(key),
-        lambda: mine.list(folder),
-        lambda: mine.get(missing),
-        lambda: mine.size(missing),
-    ]
-    for verb in refused:
-        with pytest.raises(Denied):
-            verb()
-
-
-@pytest.mark.parametrize("identity", IDENTITIES)
-@pytest.mark.parametrize("key", EVERYTHING)
-def test_writing_is_for_those_who_may(seen_by: dict[str, S3Store], identity: str, key: str) -> None:
-    mine = seen_by[identity]
-    may = key in MAY_WRITE[identity]
-    with pytest.raises(Precondition if may else Denied):
-        mine.put_if_absent(key, b"mine")
-    assert seen_by[RUNNER].get(key) == b"there"
-    new = key.replace("00001", f"9{IDENTITIES.index(identity):04d}")
-    if new == key:
-        return
-    if may:
-        assert put_once(mine, new, b"new") == b"new"
-    else:
-        with pytest.raises(Denied):
-            mine.put_if_absent(new, b"new")
-
-
-@pytest.mark.parametrize("identity", IDENTITIES)
-@pytest.mark.parametrize(
-    "prefix",
-    ["", PREFIX, f"{PREFIX}/", f"{PREFIX}/experience/", f"{PREFIX}/updates/ma", f"{PREFIX}2/"],
-)
-def test_nobody_lists_above_what_is_theirs(
-    seen_by: dict[str, S3Store], identity: str, prefix: str
-) -> None:
-    mine = seen_by[identity]
-    if identity == access_grants.AGGREGATOR and prefix.startswith(f"{PREFIX}/updates/"):
-        assert any(mine.list(prefix))
-        return
-    with pytest.raises(Denied):
-        mine.list(prefix)
-
-
-@pytest.mark.parametrize("identity", IDENTITIES)
-def test_everyone_passes_the_check(seen_by: dict[str, S3Store], identity: str) -> None:
-    seen_by[identity].check()

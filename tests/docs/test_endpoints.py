@@ -1,30 +1,23 @@
 """docs/endpoints.md can be typed, and Jobs are made from its manifests as it says."""
 
 import os
-import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import yaml
 
-from hansa.api.endpoint import ENV_API_KEY, Endpoint
-from hansa.api.spec import Exploration
-from hansa.core.http import STATUSES
-from hansa_client.endpoint.adapters import DIGITS, LOAD, LOADING, OFFERED, UNLOAD
+from hansa.api.endpoint import ENV_API_KEY
 from tests.support import small
+from tests.support.pages import blocks
 from tests.support.served import served
 from tests.unit.hansa_operator.objects import build_job, make_federation
 
 PAGE = (Path(__file__).parents[2] / "docs/endpoints.md").read_text()
 FOLDER = "/tmp/hansa-adapters"
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", PAGE, flags=re.DOTALL)
 
 
 def silo(text: str) -> dict[str, Any]:
@@ -36,10 +29,10 @@ def silo(text: str) -> dict[str, Any]:
 def test_the_page_can_be_typed(tmp_path: Path) -> None:
     program = f"{shlex.quote(sys.executable)} -m hansa.cli.main"
     folder = tmp_path / "adapters"
-    lines = [line[2:] for text in blocks("console") for line in text.splitlines()]
+    lines = [line[2:] for text in blocks(PAGE, "console") for line in text.splitlines()]
     make, serve = (line.replace(FOLDER, str(folder)) for line in lines)
     subprocess.run(["bash", "-c", make], check=True)
-    text = blocks("yaml")[0].replace(FOLDER, str(folder))
+    text = blocks(PAGE, "yaml")[0].replace(FOLDER, str(folder))
     with served(serve.replace("hansa", program, 1), tmp_path, os.environ) as url:
         own = silo(text.replace("http://127.0.0.1:8000", url))
         exploration = {"tasksPerRound": 2, "maxNewTokens": 8, "engine": "openai"}
@@ -50,7 +43,7 @@ def test_the_page_can_be_typed(tmp_path: Path) -> None:
 
 
 def test_the_sidecars_manifest_becomes_a_job_that_shares_a_folder_and_a_key() -> None:
-    own = silo(blocks("yaml")[-1])
+    own = silo(blocks(PAGE, "yaml")[-1])
     pod = build_job(make_federation(own))["spec"]["template"]["spec"]
     (client,), (sidecar,) = pod["containers"], pod["initContainers"]
     folder = own["endpoint"]["adapterFolder"]
@@ -60,13 +53,3 @@ def test_the_sidecars_manifest_becomes_a_job_that_shares_a_folder_and_a_key() ->
     (same,) = [e for e in sidecar["env"] if e["name"] == "VLLM_API_KEY"]
     assert key["valueFrom"] == same["valueFrom"]
     assert sidecar["restartPolicy"] == "Always"
-
-
-def test_every_engine_every_server_and_every_call_is_on_the_page() -> None:
-    engines = get_args(Exploration.model_fields["engine"].annotation)
-    servers = get_args(Endpoint.model_fields["server"].annotation)
-    assert [each for each in (*engines, *servers) if f"| `{each}`" not in PAGE] == []
-    calls = [f"{root}/{name}" for root in LOADING.values() for name in (LOAD, UNLOAD)]
-    assert [path for path in calls if path not in PAGE] == []
-    assert f"first {DIGITS} digits" in PAGE and f"`{OFFERED}FEDERATION" in PAGE
-    assert {status for status in STATUSES if status < 500} == {408, 425, 429}

@@ -78,8 +78,3 @@ def _is_part(shown: Any, held: Any) -> bool:
     if isinstance(shown, list):
         return len(shown) == len(held) and all(map(_is_part, shown, held))
     return bool(shown == held)
-
-
-def test_a_world_of_ones_own_is_fifty_lines() -> None:
-    code = (EXAMPLES / "03-own-world/ticket_triage.py").read_text().splitlines()
-    assert len([line for line in code if line.strip()]) <= 55

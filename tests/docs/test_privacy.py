@@ -1,23 +1,19 @@
 """docs/privacy.md: its manifest is valid, and its commands print what it shows."""
 
 import json
-import re
 from pathlib import Path
 
 import yaml
 
 from hansa.api import privacy_ledger
 from tests.support import small
+from tests.support.pages import blocks
 
 PAGE = (Path(__file__).parents[2] / "docs/privacy.md").read_text()
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", PAGE, flags=re.DOTALL)
-
-
 def manifest(folder: Path) -> Path:
-    (shown,) = blocks("yaml")
+    (shown,) = blocks(PAGE, "yaml")
     spec = yaml.safe_load(shown)["spec"]
     place = {"bucket": "shared", "endpoint": "https://store.example"}
     document = {
@@ -34,7 +30,7 @@ def manifest(folder: Path) -> Path:
 def test_what_the_page_shows_is_what_is_printed(tmp_path: Path) -> None:
     file = manifest(tmp_path)
     assert small.hansa("validate", file).returncode == 0
-    (shown,) = blocks("console")
+    (shown,) = blocks(PAGE, "console")
     command, _, lines = shown.partition("\n")
     assert command == "$ hansa privacy -f federation.yaml"
     printed = small.hansa("privacy", "-f", file)
@@ -47,7 +43,7 @@ def test_what_the_page_shows_is_what_is_printed(tmp_path: Path) -> None:
 
 
 def test_the_budget_of_the_page_is_what_is_printed_and_what_a_silo_reads(tmp_path: Path) -> None:
-    (shown,) = blocks("json")
+    (shown,) = blocks(PAGE, "json")
     printed = small.hansa("privacy", "-f", manifest(tmp_path), "--budget", "4").stdout
     assert json.loads(printed) == json.loads(shown)
     assert privacy_ledger.Budget.model_validate_json(shown).epsilon == 4

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from hansa.report.page import render
 from hansa.report.run_facts import ReportData
 from tests.support import report_sample
 from tests.support.comparison_tables import ENVIRONMENTS, built, make_result, make_run
+from tests.support.loopback import QuietHandler
 
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), ""
@@ -293,13 +294,10 @@ def visits() -> Iterator[tuple[str, list[str]]]:
     """A server that remembers who came: (its address, paths asked for)."""
     asked: list[str] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             asked.append(self.path)
             self.send_error(404)
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -14,9 +14,8 @@ import yaml
 from kubernetes import client as kubernetes
 
 from hansa.api import bucket_keys
-from hansa_client.serving.chat_request import _FIELDS
-from hansa_client.serving.metrics import Metrics
 from tests.support import small
+from tests.support.pages import blocks
 from tests.support.served import ADDRESS, served
 
 ROOT = Path(__file__).parents[2]
@@ -25,12 +24,8 @@ FOREIGN = ("vllm ", "python -m sglang")
 BASE = "/models/my-model"
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", PAGE, flags=re.DOTALL)
-
-
 def commands() -> list[str]:
-    lines = [line for block in blocks("console") for line in block.splitlines()]
+    lines = [line for block in blocks(PAGE, "console") for line in block.splitlines()]
     return [line[2:] for line in lines if line.startswith("$ ")]
 
 
@@ -73,7 +68,7 @@ def test_the_page_can_be_typed(folder: Path) -> None:
     python = shlex.quote(sys.executable)
     first, *rest = commands()
     with served(first, folder, environ(folder)) as url:
-        snippet = shlex.quote(blocks("python")[0].replace(ADDRESS, url))
+        snippet = shlex.quote(blocks(PAGE, "python")[0].replace(ADDRESS, url))
         assert type_in(folder, f"{python} -c {snippet}").strip()
         talk, alone, *rest = rest
         for command in (talk, alone):
@@ -86,7 +81,7 @@ def test_the_page_can_be_typed(folder: Path) -> None:
     for command in commands():
         if command.startswith(FOREIGN):
             assert option(command, "--max-lora-rank") == str(config["r"])
-    snippet = shlex.quote(blocks("python")[1])
+    snippet = shlex.quote(blocks(PAGE, "python")[1])
     assert type_in(folder, f"{python} -c {snippet}").strip()
 
 
@@ -102,16 +97,6 @@ def test_foreign_lines_name_the_pulled_adapter() -> None:
     for line, name in zip(lines, ("--lora-modules", "--lora-paths"), strict=True):
         assert "--enable-lora" in line and BASE in shlex.split(line)
         assert option(line, name) == f"best={pulled}"
-
-
-def test_every_field_that_is_taken_is_on_the_page() -> None:
-    assert [name for name in _FIELDS if f"`{name}`" not in PAGE] == []
-
-
-def test_every_metric_is_on_the_page() -> None:
-    page = Metrics().format_exposition().decode()
-    names = {name.removesuffix("_created") for name in re.findall(r"# TYPE (\w+)", page)}
-    assert [name for name in sorted(names) if f"`{name}" not in PAGE] == []
 
 
 def check(value: Any, kind: str, path: str) -> None:
@@ -137,7 +122,7 @@ def check(value: Any, kind: str, path: str) -> None:
 
 
 def test_the_deployment_is_one() -> None:
-    (text,) = blocks("yaml")
+    (text,) = blocks(PAGE, "yaml")
     deployment, service = yaml.safe_load_all(text)
     check(deployment, "V1Deployment", "deployment")
     check(service, "V1Service", "service")
@@ -156,7 +141,7 @@ def test_the_deployments_command_is_one_of_hansa() -> None:
 
     from hansa_client.commands.serve import serve
 
-    (text,) = blocks("yaml")
+    (text,) = blocks(PAGE, "yaml")
     container = next(iter(yaml.safe_load_all(text)))["spec"]["template"]["spec"]["containers"][0]
     words = [*container["command"], *container["args"]]
     assert words[:2] == ["hansa", "serve"]

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from hansa.api.bucket_documents import sum_tallies
-from hansa.cli.main import main
 from hansa.compare import cluster, comparison, scoring
 from hansa.compare.comparison import CheckedComparison, Run
 from hansa.compare.results import RunResult
@@ -19,6 +18,7 @@ from hansa.local.results import open_store
 from hansa.local.rundir import RunDir
 from hansa.store.base import ObjectStore
 from tests.support import small
+from tests.support.commands import call
 from tests.support.memory_store import Replaced
 from tests.support.processes import kill, until
 from tests.support.small import hansa
@@ -145,11 +145,9 @@ def test_bad_options_are_one_sentence(
     tmp_path: Path, arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = write_comparison(tmp_path)
-    with pytest.raises(SystemExit) as ended:
-        main(["compare", str(file), "--out", str(tmp_path / "out"), *arguments])
-    assert ended.value.code == 2
-    said = capsys.readouterr().err
-    assert sentence in said and "Traceback" not in said
+    code, _, err = call(capsys, "compare", file, "--out", tmp_path / "out", *arguments)
+    assert code == 2
+    assert sentence in err and "Traceback" not in err
 
 
 def test_a_run_that_fails_is_told_and_named_as_missing(tmp_path: Path) -> None:

@@ -11,12 +11,11 @@ from hansa.api import bucket_keys
 from hansa.api.exchange import Cursor
 from hansa.api.letters import ANSWERS, ORDERS, Reference, compute_run_id
 from hansa.api.spec import S3
-from hansa.cli import main as program
 from hansa.local.loop import open_embedded, use_embedded
 from hansa.local.objectstore import RUNNER, LocalStore
 from hansa.local.rundir import RunDir
 from hansa.store.base import ObjectStore
-from tests.support import mail
+from tests.support import commands, mail
 from tests.support.builders import make_federation
 from tests.support.mail import COORDINATOR, SILO, THIEF
 
@@ -25,10 +24,8 @@ KEYS = ("--orders-key", COORDINATOR.public, "--answers-key", SILO.public)
 
 def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[Any, Any, str]:
     """Exit code, lines as data, and what was said."""
-    with pytest.raises(SystemExit) as stop:
-        program.main(["mail", *map(str, arguments)])
-    captured = capsys.readouterr()
-    return stop.value.code, [json.loads(line) for line in captured.out.splitlines()], captured.err
+    code, out, err = commands.call(capsys, "mail", *arguments)
+    return code, [json.loads(line) for line in out.splitlines()], err
 
 
 def correspond(store: ObjectStore, place: S3) -> None:

@@ -9,11 +9,11 @@ import pytest
 
 from hansa.api.constants import ANNOTATION_RETRY
 from hansa.api.status import Federation
-from hansa.cli.main import main
 from hansa.core.errors import InputError
 from hansa.local.rundir import RunDir
 from hansa.plan.federation import plan
 from tests.support.builders import NOW, later, make_federation, make_job, with_spec, with_status
+from tests.support.commands import hansa
 
 
 @pytest.fixture
@@ -250,13 +250,6 @@ def test_running_a_failed_federation_again_asks_for_a_retry(folder: RunDir) -> N
     assert again.status.round == 2, "the failed round's number is never used again"
 
 
-def call(*words: str | Path) -> object:
-    """Exit code of a `hansa` command."""
-    with pytest.raises(SystemExit) as ended:
-        main([str(word) for word in words])
-    return ended.value.code
-
-
 def test_a_long_sentence_is_one_line_in_a_pipe(
     folder: RunDir, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -268,7 +261,7 @@ def test_a_long_sentence_is_one_line_in_a_pipe(
     folder.save(
         with_status(federation, federation.status.model_copy(update={"conditions": [told]}))
     )
-    assert not call("status", "--out", folder.path)
+    assert not hansa("status", "--out", folder.path)
     assert any(why in line for line in capsys.readouterr().out.splitlines())
 
 
@@ -276,7 +269,7 @@ def test_watching_a_finished_run_says_where_its_adapter_is(
     folder: RunDir, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder.save(finished(make_federation()))
-    assert call("watch", "--out", folder.path) == 0
+    assert hansa("watch", "--out", folder.path) == 0
     out, err = capsys.readouterr()
     assert "Succeeded" in out
     assert f"succeeded; report: {folder.page}" in err
@@ -286,7 +279,7 @@ def test_watching_a_run_that_nobody_runs_ends_with_what_to_do(
     folder: RunDir, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder.save(opened(make_federation()))
-    assert call("watch", "--out", folder.path) == 1
+    assert hansa("watch", "--out", folder.path) == 1
     out, err = capsys.readouterr()
     assert "Running: round 1 waits for" in out
     assert f"error: run {folder.path}: stopped: round 1 waits for" in err
@@ -297,7 +290,7 @@ def test_watching_a_run_that_nobody_runs_ends_with_what_to_do(
 def test_a_folder_that_is_not_there_is_one_sentence_and_is_not_made(
     tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call(command, "--out", tmp_path / "nowhere") == 2
+    assert hansa(command, "--out", tmp_path / "nowhere") == 2
     assert "which holds no run" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
@@ -315,11 +308,11 @@ def test_a_retry_goes_on_with_a_run_that_is_only_stopped_and_leaves_one_alone_th
     monkeypatch.setattr("hansa.cli.run.carry_out", carry_out)
     folder.save(opened(make_federation()))
     with folder.lock():
-        assert call("retry", "--out", folder.path) == 0
+        assert hansa("retry", "--out", folder.path) == 0
     out, _ = capsys.readouterr()
     assert out == f"run {folder.path} unchanged (nothing has failed: it is Running)\n"
     assert not carried
-    assert call("retry", "--out", folder.path) == 0
+    assert hansa("retry", "--out", folder.path) == 0
     assert carried == [folder.path]
 
 
@@ -356,9 +349,7 @@ def test_a_message_with_brackets_is_shown_as_it_is(
     folder.save(
         with_status(federation, federation.status.model_copy(update={"conditions": [told]}))
     )
-    with pytest.raises(SystemExit) as ended:
-        main(["status", "--out", str(folder.path)])
-    assert not ended.value.code
+    assert not hansa("status", "--out", folder.path)
     assert why in " ".join(capsys.readouterr().out.split())
 
 

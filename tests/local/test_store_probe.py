@@ -19,6 +19,7 @@ from hansa.store import probe
 from hansa.store.base import Credentials
 from hansa.store.s3 import S3Store
 from tests.support import small
+from tests.support.loopback import QuietHandler
 
 MOST_SECONDS = 15.0
 NOBODY = Credentials(access_key="nobody", secret_key="wrong")
@@ -39,7 +40,7 @@ def deaf() -> Iterator[str]:
 def careless() -> Iterator[str]:
     """A store that takes every object, whatever the condition."""
 
-    class Handler(http.server.BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
@@ -57,9 +58,6 @@ def careless() -> Iterator[str]:
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            return
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

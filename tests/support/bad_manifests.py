@@ -1,4 +1,4 @@
-"""Manifests with one thing wrong each, and in which words they are refused."""
+"""Manifests with one thing wrong each, where they are refused and in which words."""
 
 import copy
 from pathlib import Path
@@ -8,19 +8,72 @@ import yaml
 
 ABSENT = object()
 """In place of a value: the field is taken away."""
-GOOD: dict[str, Any] = {
-    "apiVersion": "hansa.dev/v1alpha1",
-    "kind": "Federation",
-    "metadata": {"name": "two-worlds"},
-    "spec": {
-        "rounds": 3,
-        "storage": {"s3": {"endpoint": "http://localhost:9000", "bucket": "hansa"}},
-        "environments": [
-            {"name": "maze", "world": "maze"},
-            {"name": "wordle", "world": "wordle"},
-        ],
+KEY = "ed25519:" + "A" * 43
+STORAGE = {"s3": {"endpoint": "http://localhost:9000", "bucket": "hansa"}}
+
+
+def _write_federation(**spec: Any) -> dict[str, Any]:
+    """A good federation with this spec."""
+    return {
+        "apiVersion": "hansa.dev/v1alpha1",
+        "kind": "Federation",
+        "metadata": {"name": "two-worlds"},
+        "spec": {"storage": STORAGE, **spec},
+    }
+
+
+def _write_silo(name: str, **fields: Any) -> dict[str, Any]:
+    """An environment with a private store."""
+    private = {"s3": {"bucket": f"{name}-own"}}
+    return {"name": name, "world": "maze", "experienceStorage": private, **fields}
+
+
+GOOD = _write_federation(
+    rounds=3,
+    environments=[{"name": "maze", "world": "maze"}, {"name": "wordle", "world": "wordle"}],
+)
+GOODS: dict[str, dict[str, Any]] = {
+    "two worlds": GOOD,
+    "private": _write_federation(
+        rounds=2,
+        privacy={"epsilon": 8.0, "delta": 1e-4},
+        training={"maxSteps": 40},
+        environments=[_write_silo("maze")],
+    ),
+    "masked": _write_federation(
+        aggregation={"secure": {}},
+        environments=[_write_silo(name, maskingKey=f"x25519:{name * 43}") for name in "abc"],
+    ),
+    "sealed": _write_federation(
+        aggregation={"sealTo": "x25519:" + "A" * 43}, environments=[_write_silo("maze")]
+    ),
+    "member": {
+        "apiVersion": "hansa.dev/v1alpha1",
+        "kind": "FederationMember",
+        "metadata": {"name": "clinic"},
+        "spec": {
+            "federation": {
+                "name": "five",
+                "run": "a" * 64,
+                "environment": "clinic",
+                "publicKeys": [KEY],
+            },
+            "storage": {"s3": {"bucket": "shared", "credentialsSecret": {"name": "clinic"}}},
+            "signingSecret": {"name": "clinic-signing"},
+            "publicKeys": [KEY],
+            "world": "maze",
+            "experienceStorage": {"s3": {"bucket": "own"}},
+            "agreed": {
+                "seed": 7,
+                "rounds": 3,
+                "model": {"source": "builtin:tiny", "sha256": "b" * 64},
+                "adapter": {"rank": 8, "shapes": "d" * 64},
+                "settings": {},
+            },
+        },
     },
 }
+"""What a row begins with: a manifest that everything takes."""
 
 
 class Bad(NamedTuple):
@@ -29,36 +82,53 @@ class Bad(NamedTuple):
     path: str
     value: Any
     said: list[str]
+    """What a program says that reads it; the sentence begins with the first part."""
     door: str = ""
     """What is in the sentence of an apiserver that has the CRD; nothing where it cannot know."""
+    good: str = "two worlds"
+    """The manifest that is changed."""
+    case: str = ""
+    """What is wrong, where path and value do not show it."""
+    only_on_a_cluster: bool = False
+    """A machine takes it: `said` is what the operator says, and `hansa validate --cluster`."""
+    operator: str = ""
+    """How a cluster's operator is asked, too: with the CRD (`strict`) or without (`loose`)."""
 
     def __str__(self) -> str:
-        return f"{self.path}: {'nothing' if self.value is ABSENT else str(self.value)[:40]}"
+        shown = "nothing" if self.value is ABSENT else str(self.value)[:60]
+        return self.case or f"{self.good}: {self.path}: {shown}"
+
+    @property
+    def kind(self) -> str:
+        """What kind of object it is."""
+        return str(GOODS[self.good]["kind"])
 
     def manifest(self) -> dict[str, Any]:
         """The good one with this in it."""
+        good = GOODS[self.good]
         if self.path == "spec" and isinstance(self.value, dict):
-            return {**GOOD, "spec": {**GOOD["spec"], **self.value}}
-        return edited(self.path, self.value)
+            return {**good, "spec": {**copy.deepcopy(good["spec"]), **self.value}}
+        return edited(self.path, self.value, good)
 
 
-def edited(path: str, value: Any) -> dict[str, Any]:
+def edited(path: str, value: Any, good: dict[str, Any] = GOOD) -> dict[str, Any]:
     """A good manifest with another value of one field, or without it."""
-    document = copy.deepcopy(GOOD)
+    document = copy.deepcopy(good)
     *parents, last = path.split(".")
     node: Any = document
     for part in parents:
         node = node[int(part)] if isinstance(node, list) else node.setdefault(part, {})
+    place: Any = int(last) if isinstance(node, list) else last
     if value is ABSENT:
-        del node[last]
+        del node[place]
     else:
-        node[int(last) if isinstance(node, list) else last] = value
+        node[place] = value
     return document
 
 
 def _rows() -> list[Bad]:
     rows = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
-    return [Bad(row["at"], row.get("is", ABSENT), row["said"], row.get("door", "")) for row in rows]
+    return [Bad(row.pop("at"), row.pop("is", ABSENT), row.pop("said"), **row) for row in rows]
 
 
 BAD = [
@@ -68,6 +138,7 @@ BAD = [
         [{"name": f"e{number}", "world": "maze"} for number in range(101)],
         ["spec.environments: got 101 entries", "a list of 1 to 100 entries"],
         "spec.environments: Too many: 101: must have at most 100 items",
+        operator="loose",
     ),
     Bad(
         "spec.probes",

@@ -10,7 +10,14 @@ from typing import Any, TypeVar
 Server = TypeVar("Server", bound=ThreadingHTTPServer)
 
 
-class Handler(BaseHTTPRequestHandler):
+class QuietHandler(BaseHTTPRequestHandler):
+    """Prints no line for a request."""
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+class Handler(QuietHandler):
     """Reads a request's body, chunked or not, and answers bytes or JSON."""
 
     protocol_version = "HTTP/1.1"
@@ -33,9 +40,6 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(content)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
 
 
 @contextmanager

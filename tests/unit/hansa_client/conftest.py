@@ -1,21 +1,17 @@
 """Models that the client's tests share: the builtin one, and a random one made on the spot."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from hansa.adapter import lora as adapter
-from hansa.api.assignment import Assignment
+from hansa.api.assignment import Assignment, ClientReport
 from hansa.api.spec import Adapter
-from hansa.api.status import RoundSettings
 from hansa_client.models import base_model, lora
 from hansa_client.models.base_model import Base
-from hansa_worlds import DEMO_OPTIONS
+from tests.support.memory_store import MemoryStore
 from tests.unit.hansa_client import tinymodel
-
-TINY = "builtin:tiny"
+from tests.unit.hansa_client.rounds import TINY, Assign, make_assignment, play
 
 
 @pytest.fixture(scope="session")
@@ -37,35 +33,25 @@ def random_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def assign() -> Callable[..., Assignment]:
+def assign() -> Assign:
     """Makes a small assignment; settings by section, other fields by name."""
+    return make_assignment
 
-    def make(**fields: Any) -> Assignment:
-        sections = RoundSettings.model_fields.keys() & fields.keys()
-        settings = RoundSettings.model_validate(
-            {
-                "exploration": {"tasksPerRound": 6, "maxNewTokens": 64},
-                "experience": {"demonstrations": 3, "thoughts": False},
-                "training": {"learningRate": 1e-3, "batchTokens": 1024, "epochs": 1},
-                "evaluation": {"tasks": 4},
-                **{name: fields.pop(name) for name in sections},
-            }
-        )
-        given = {
-            "role": "client",
-            "federation": "fed",
-            "seed": 7,
-            "model": {"source": TINY},
-            "adapter": {},
-            "round": 1,
-            "start": {},
-            "settings": settings,
-            "storage": {"bucket": "bucket", "prefix": "run"},
-            "environments": ["babyai", "maze"],
-            "environment": "maze",
-            "world": "maze",
-            "options": DEMO_OPTIONS["maze"],
-        }
-        return Assignment.model_validate({**given, **fields})
 
-    return make
+@pytest.fixture(scope="session")
+def assignment() -> Assignment:
+    """The small one as it is."""
+    return make_assignment()
+
+
+@pytest.fixture(scope="session")
+def whole(assignment: Assignment) -> tuple[MemoryStore, ClientReport]:
+    """An undisturbed round; nobody may write to its store."""
+    store = MemoryStore()
+    return store, play(store, assignment)
+
+
+@pytest.fixture(scope="module")
+def library(random_model: Path) -> Base:
+    """A model of transformers with random weights, which can be packed."""
+    return base_model.load("path:random", random_model, 1)

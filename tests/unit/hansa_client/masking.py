@@ -14,9 +14,8 @@ from hansa.store.staged import open_staged_store
 from hansa_client.round import play_round
 from hansa_client.silo import Silo
 from tests.support.memory_store import MemoryStore
-from tests.unit.hansa_client.rounds import UPDATE
+from tests.unit.hansa_client.rounds import UPDATE, Assign
 
-Assign = Callable[..., Assignment]
 NAMES = ("babyai", "maze", "webshop", "wordle")
 KEYS = {name: sealing.generate_opening_key() for name in NAMES}
 PRIVATE = "mine/experience/maze/masking/00001/"

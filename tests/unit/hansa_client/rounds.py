@@ -1,14 +1,19 @@
 """Rounds of one client, maze, in a store that a test can look into."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from hansa.adapter import lora
 from hansa.api import bucket_keys
 from hansa.api.assignment import Assignment, ClientReport
 from hansa.api.bucket_documents import UpdateManifest
+from hansa.api.status import RoundSettings
 from hansa.core import logs
 from hansa_client.round import play_round
 from hansa_client.silo import Silo
+from hansa_worlds import DEMO_OPTIONS
 from tests.support.memory_store import MemoryStore
 
 UPDATE = "run/updates/maze/00001/"
@@ -16,14 +21,46 @@ SHARD = "run/experience/maze/00001.jsonl.zst"
 SHOWN = "run/experience/maze/00000.jsonl.zst"
 MEASURED = "run/evaluations/maze/00000.json"
 BY_TASK = "run/experience/maze/evaluations/00000.json"
+TINY = "builtin:tiny"
+Assign = Callable[..., Assignment]
 
 
 class Killed(BaseException):
     """The process ends here, as by kill -9."""
 
 
-def play(store: MemoryStore, told: Assignment) -> ClientReport:
-    return play_round(Silo(told, store, store, logs.get("client")))
+def make_assignment(**fields: Any) -> Assignment:
+    """A small one; settings by section, other fields by name."""
+    sections = RoundSettings.model_fields.keys() & fields.keys()
+    settings = RoundSettings.model_validate(
+        {
+            "exploration": {"tasksPerRound": 6, "maxNewTokens": 64},
+            "experience": {"demonstrations": 3, "thoughts": False},
+            "training": {"learningRate": 1e-3, "batchTokens": 1024, "epochs": 1},
+            "evaluation": {"tasks": 4},
+            **{name: fields.pop(name) for name in sections},
+        }
+    )
+    given = {
+        "role": "client",
+        "federation": "fed",
+        "seed": 7,
+        "model": {"source": TINY},
+        "adapter": {},
+        "round": 1,
+        "start": {},
+        "settings": settings,
+        "storage": {"bucket": "bucket", "prefix": "run"},
+        "environments": ["babyai", "maze"],
+        "environment": "maze",
+        "world": "maze",
+        "options": DEMO_OPTIONS["maze"],
+    }
+    return Assignment.model_validate({**given, **fields})
+
+
+def play(store: MemoryStore, assignment: Assignment) -> ClientReport:
+    return play_round(Silo(assignment, store, store, logs.get("client")))
 
 
 def manifest(store: MemoryStore, folder: str = UPDATE) -> UpdateManifest:

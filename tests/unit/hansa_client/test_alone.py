@@ -1,6 +1,5 @@
 """A silo evolves alone, too: as in a federation that shares nothing, and in its own store only."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,9 +16,8 @@ from hansa_client.round import play_round
 from hansa_client.silo import Silo
 from hansa_worlds import DEMO_OPTIONS
 from tests.support.memory_store import MemoryStore
-from tests.unit.hansa_client.rounds import Killed, unplayable
+from tests.unit.hansa_client.rounds import Assign, Killed, unplayable
 
-Assign = Callable[..., Assignment]
 Stores = tuple[MemoryStore, MemoryStore]
 ROUNDS = 2
 BY_TASK = bucket_keys.evaluation_tasks("silo", "maze", 1)

@@ -1,7 +1,5 @@
 """Evaluations: honest intervals, written once, never another run's."""
 
-from collections.abc import Callable
-
 import pytest
 
 from hansa.api.assignment import Assignment
@@ -10,8 +8,8 @@ from hansa.core.errors import AnotherRun, Corrupt
 from hansa_client import evaluation
 from hansa_client.trajectory import Episode
 from tests.support.memory_store import MemoryStore
+from tests.unit.hansa_client.rounds import Assign
 
-Assign = Callable[..., Assignment]
 KEY = "run/evaluations/maze/00000.json"
 TALLIES = "run/experience/maze/evaluations/00000.json"
 

@@ -1,15 +1,11 @@
 """What of its world's kinds of tasks a silo tells: few, and the same in every round."""
 
-from collections.abc import Callable
-
 import pytest
 
-from hansa.api.assignment import Assignment
 from hansa.api.task_kinds import MOST_KINDS
 from hansa_client import figures
 from hansa_worlds import Task, World
-
-Assign = Callable[..., Assignment]
+from tests.unit.hansa_client.rounds import Assign
 
 
 def test_of_forty_levels_at_most_twelve_kinds_leave_the_silo_and_every_round_has_the_same(

@@ -1,6 +1,5 @@
 """A silo serves what does best on its own validation tasks, and keeps it to itself."""
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -30,9 +29,8 @@ from hansa_client.silo import Silo
 from hansa_worlds import DEMO_OPTIONS, make
 from tests.support.memory_store import MemoryStore
 from tests.support.merging import draw, make_shapes
-from tests.unit.hansa_client.rounds import Killed, unplayable
+from tests.unit.hansa_client.rounds import Assign, Killed, unplayable
 
-Assign = Callable[..., Assignment]
 Stores = tuple[MemoryStore, MemoryStore]
 FOLDER = bucket_keys.personal_folder("silo", "maze", 1)
 FINETUNED = FOLDER + "finetuned-00001.safetensors"

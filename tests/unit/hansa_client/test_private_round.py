@@ -17,9 +17,7 @@ from hansa_client.last import evaluate_only
 from hansa_client.round import play_round
 from hansa_client.silo import Silo
 from tests.support.memory_store import MemoryStore
-from tests.unit.hansa_client.rounds import MEASURED, UPDATE, Killed, manifest
-
-Assign = Callable[..., Assignment]
+from tests.unit.hansa_client.rounds import MEASURED, UPDATE, Assign, Killed, manifest
 
 ROOT = "own/experience/maze/"
 PRIVACY = {"epsilon": 100.0, "delta": 1e-3, "noiseMultiplier": 1.0, "samplingRate": 0.5}

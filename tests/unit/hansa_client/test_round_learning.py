@@ -1,19 +1,14 @@
 """The learning of a round: every learner, a kept optimizer, and training that goes wrong."""
 
-from collections.abc import Callable
-
 import pytest
 
 from hansa.adapter import lora
 from hansa.api import bucket_keys
-from hansa.api.assignment import Assignment
 from hansa.api.bucket_documents import StartAdapter, sha256
 from hansa.core.errors import Diverged
 from hansa_client.training.scoring import Scorer
 from tests.support.memory_store import MemoryStore
-from tests.unit.hansa_client.rounds import SHARD, SHOWN, UPDATE, Killed, manifest, play
-
-Assign = Callable[..., Assignment]
+from tests.unit.hansa_client.rounds import SHARD, SHOWN, UPDATE, Assign, Killed, manifest, play
 
 
 def test_a_round_of_several_samples_ends_with_an_update_or_says_that_it_learned_nothing(

@@ -1,7 +1,5 @@
 """A silo of a federation that merges by moments sends its own, once, whatever ends it."""
 
-from collections.abc import Callable
-
 import pytest
 
 from hansa.adapter import lora, tensor_file
@@ -9,9 +7,7 @@ from hansa.adapter import second_moments as contract
 from hansa.api import bucket_keys
 from hansa.api.assignment import Assignment
 from tests.support.memory_store import MemoryStore
-from tests.unit.hansa_client.rounds import UPDATE, Killed, manifest, play
-
-Assign = Callable[..., Assignment]
+from tests.unit.hansa_client.rounds import UPDATE, Assign, Killed, manifest, play
 
 
 @pytest.fixture

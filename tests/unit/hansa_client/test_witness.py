@@ -1,6 +1,6 @@
 """An update says which head of the audit log its client saw, and what it was made with."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -11,8 +11,8 @@ from hansa.core.errors import Denied
 from hansa_client import send
 from hansa_client.send import TrainedUpdate
 from tests.support.memory_store import MemoryStore
+from tests.unit.hansa_client.rounds import Assign
 
-Assign = Callable[..., Assignment]
 EMPTY = TrainedUpdate(base_model="b" * 64, counts=Counts(), seconds={})
 
 

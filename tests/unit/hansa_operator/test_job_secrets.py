@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from hansa.api.courier_assignment import CourierAssignment
+from hansa.api.status import Federation
 from hansa_operator.jobs import JobRefused, build_manifest
 from hansa_operator.settings import Settings
 from tests.unit.hansa_operator.jobcases import (
@@ -202,16 +203,6 @@ def test_without_its_masking_secret_no_job_of_a_silo_is_made_where_updates_are_m
         build_manifest(request, ready, ADMIN)
 
 
-def test_no_pod_template_reads_another_silos_masking_key() -> None:
-    reads = {"name": "x", "valueFrom": {"secretKeyRef": {"name": "masks-of-b", "key": "k"}}}
-    template = {"spec": {"containers": [{"name": "client", "env": [reads]}]}}
-    own = MASKED.spec.environments[0].model_copy(update={"pod_template": template})
-    spec = MASKED.spec.model_copy(update={"environments": [own, *MASKED.spec.environments[1:]]})
-    ready, request = advance(MASKED.model_copy(update={"spec": spec}), "client")
-    with pytest.raises(JobRefused, match=r"masks-of-b.*environment b"):
-        build_manifest(request, ready, ADMIN)
-
-
 OWN_KEYS = make_federation(
     *(
         {"name": name, "world": "maze", "experienceKeySecret": {"name": f"key-of-{name}"}}
@@ -236,13 +227,21 @@ def test_what_writes_experience_has_its_own_silos_key_and_no_other_job_does(role
     assert "key-of" not in json.dumps(build_job(OWN_KEYS, ADMIN, "aggregator"))
 
 
-def test_no_pod_template_reads_another_silos_experience_key() -> None:
-    reads = {"name": "x", "valueFrom": {"secretKeyRef": {"name": "key-of-b", "key": "k"}}}
+@pytest.mark.parametrize(
+    "federation, secret",
+    [
+        pytest.param(MASKED, "masks-of-b", id="the key it masks by"),
+        pytest.param(OWN_KEYS, "key-of-b", id="the key its experience is sealed to"),
+    ],
+)
+def test_no_pod_template_reads_another_silos_key(federation: Federation, secret: str) -> None:
+    reads = {"name": "x", "valueFrom": {"secretKeyRef": {"name": secret, "key": "k"}}}
     template = {"spec": {"containers": [{"name": "client", "env": [reads]}]}}
-    own = OWN_KEYS.spec.environments[0].model_copy(update={"pod_template": template})
-    spec = OWN_KEYS.spec.model_copy(update={"environments": [own, OWN_KEYS.spec.environments[1]]})
-    ready, request = advance(OWN_KEYS.model_copy(update={"spec": spec}), "client")
-    with pytest.raises(JobRefused, match=r"key-of-b.*environment b"):
+    first, *others = federation.spec.environments
+    own = first.model_copy(update={"pod_template": template})
+    spec = federation.spec.model_copy(update={"environments": [own, *others]})
+    ready, request = advance(federation.model_copy(update={"spec": spec}), "client")
+    with pytest.raises(JobRefused, match=rf"{secret}.*environment b"):
         build_manifest(request, ready, ADMIN)
 
 

@@ -194,36 +194,6 @@ def test_the_operators_own_templates_are_checked_without_its_allow_lists() -> No
     assert refusal.path == "HANSA_CLIENT_POD_TEMPLATE.spec.containers[0].envFrom[0].prefix"
 
 
-@pytest.mark.parametrize(
-    "storage, private, sentence",
-    [
-        (
-            {"caSecret": {"name": "db", "key": "password"}},
-            {},
-            "spec.storage.s3.caSecret.key: got 'password', "
-            "expected the key of a certificate, ending in .crt or .cer or .pem",
-        ),
-        (
-            {},
-            {"caSecret": {"name": "db", "key": "password"}},
-            "spec.environments[0].experienceStorage.s3.caSecret.key: got 'password', "
-            "expected the key of a certificate, ending in .crt or .cer or .pem",
-        ),
-    ],
-)
-def test_a_certificate_is_the_key_of_one(storage: Any, private: Any, sentence: str) -> None:
-    federation = make_federation(
-        {
-            "name": "maze",
-            "world": "maze",
-            "credentialsSecret": {"name": "a"},
-            "experienceStorage": {"s3": {"bucket": "private", **private}},
-        },
-        storage={"s3": {"bucket": "bucket", **storage}},
-    )
-    assert [refusal.sentence for refusal in list_violations(federation, ADMIN)] == [sentence]
-
-
 def test_the_certificates_of_a_private_store_alone_are_mounted() -> None:
     private = {"bucket": "private", "caSecret": {"name": "own", "key": "ca.crt"}}
     environment = {"name": "maze", "world": "maze", "experienceStorage": {"s3": private}}

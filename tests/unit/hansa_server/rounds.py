@@ -11,7 +11,14 @@ from hansa.adapter import lora
 from hansa.adapter.tensor_file import encode
 from hansa.api import bucket_documents, bucket_keys
 from hansa.api.assignment import AggregatorReport, Assignment
-from hansa.api.bucket_documents import Counts, FileEntry, Member, StartAdapter, UpdateManifest
+from hansa.api.bucket_documents import (
+    Counts,
+    FileEntry,
+    GlobalManifest,
+    Member,
+    StartAdapter,
+    UpdateManifest,
+)
 from hansa.api.spec import S3, Adapter, Aggregation, ModelSource
 from hansa.api.status import RoundSettings
 from hansa.core.logs import Log
@@ -165,6 +172,13 @@ def full_round(**changes: Any) -> Round:
     for position, environment in enumerate(made.environments):
         made.send(environment, made.trained(position))
     return made
+
+
+def read_manifest(round_: Round) -> GlobalManifest:
+    """The manifest of the round's global adapter."""
+    return GlobalManifest.model_validate_json(
+        round_.store.objects[round_.global_key(bucket_keys.MANIFEST)]
+    )
 
 
 class Killed(BaseException):

@@ -10,19 +10,12 @@ import pytest
 from hansa.adapter import lora, tensor_file
 from hansa.api import bucket_keys
 from hansa.api.spec import Adapter
-from hansa.cli.main import main as hansa
 from hansa_server.offline import OFFLINE
 from tests.support import dense
+from tests.support.commands import hansa
 from tests.support.merging import draw, draw_moments, make_shapes, read
 
 SIZES = (30, 40), (64, 20)
-
-
-def main(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as ended:
-        hansa([str(argument) for argument in arguments])
-    assert isinstance(ended.value.code, int)
-    return ended.value.code
 
 
 def folder(path: Path, rank: int, seed: int, alpha: int = 16, **config: Any) -> Path:
@@ -54,12 +47,12 @@ def weights_of(path: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("strategy", OFFLINE)
 def test_every_strategy_merges_folders_in_any_order(five, tmp_path, strategy, capsys):
-    assert main("aggregate", "--strategy", strategy, "--out", tmp_path / "out", *five) == 0
+    assert hansa("aggregate", "--strategy", strategy, "--out", tmp_path / "out", *five) == 0
     said = capsys.readouterr()
     assert said.out.splitlines()[-1] == str(tmp_path / "out")
     assert "adapter-3" in said.out
     shuffled = [five[i] for i in (3, 1, 0, 4, 2)]
-    assert main("aggregate", "--strategy", strategy, "--out", tmp_path / "again", *shuffled) == 0
+    assert hansa("aggregate", "--strategy", strategy, "--out", tmp_path / "again", *shuffled) == 0
     for name in (bucket_keys.ADAPTER, bucket_keys.CONFIG):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
 
@@ -75,7 +68,7 @@ def test_unequal_ranks_and_scales_are_merged_with_weights_in_the_order_given(
     ]
     out = tmp_path / "out"
     arguments = ["--strategy", strategy, "--weights", "1,2,3", "--out", out, "-o", "json"]
-    assert main("aggregate", *arguments, *given) == 0
+    assert hansa("aggregate", *arguments, *given) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["rank"] == (8 if strategy == "svd" else 14)
     for module, got in weights_of(out).items():
@@ -91,7 +84,7 @@ def test_unequal_ranks_and_scales_are_merged_with_weights_in_the_order_given(
 @pytest.mark.parametrize("strategy, rank", [("svd", 3), ("svd", 9), ("flora", 5)])
 def test_a_rank_is_kept(five, tmp_path, strategy, rank):
     out = tmp_path / "out"
-    assert main("aggregate", "--strategy", strategy, "--rank", rank, "--out", out, *five) == 0
+    assert hansa("aggregate", "--strategy", strategy, "--rank", rank, "--out", out, *five) == 0
     assert json.loads((out / bucket_keys.CONFIG).read_text())["r"] == rank
     for module, got in weights_of(out).items():
         exact = np.mean([weights_of(path)[module] for path in five], axis=0)
@@ -110,7 +103,7 @@ def test_adapters_of_half_floats_are_merged_in_fp32(tmp_path, dtype):
         save_file(
             {n: t.to(getattr(torch, dtype)) for n, t in tensors.items()}, path / bucket_keys.ADAPTER
         )
-    assert main("aggregate", "--no-diagnostics", "--out", tmp_path / "out", *given) == 0
+    assert hansa("aggregate", "--no-diagnostics", "--out", tmp_path / "out", *given) == 0
     loaded = [load_file(path / bucket_keys.ADAPTER) for path in given]
     for name, array in read(tmp_path / "out" / bucket_keys.ADAPTER).items():
         expected = (loaded[0][name].float() + loaded[1][name].float()) / 2
@@ -130,22 +123,22 @@ def test_adapters_of_half_floats_are_merged_in_fp32(tmp_path, dtype):
     ],
 )
 def test_a_wrong_option_is_named(five, tmp_path, capsys, arguments, sentence):
-    assert main("aggregate", *arguments, "--out", tmp_path / "out", *five) == 2
+    assert hansa("aggregate", *arguments, "--out", tmp_path / "out", *five) == 2
     assert sentence in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
 def test_adapters_that_do_not_fit_are_named(five, tmp_path, capsys):
     odd = folder(tmp_path / "odd", 8, 9)
-    assert main("aggregate", "--out", tmp_path / "out", *five, odd) == 2
+    assert hansa("aggregate", "--out", tmp_path / "out", *five, odd) == 2
     assert "needs equal ranks" in capsys.readouterr().err
     dora = folder(tmp_path / "dora", 4, 9, use_dora=True)
-    assert main("aggregate", "--out", tmp_path / "out", dora) == 2
+    assert hansa("aggregate", "--out", tmp_path / "out", dora) == 2
     assert "DoRA" in capsys.readouterr().err
-    assert main("aggregate", "--out", five[0], *five) == 2
+    assert hansa("aggregate", "--out", five[0], *five) == 2
     assert "--out: got" in capsys.readouterr().err
     (five[1] / bucket_keys.ADAPTER).write_bytes(b"PK\x03\x04 what torch.save writes")
-    assert main("aggregate", "--out", tmp_path / "out", *five) == 2
+    assert hansa("aggregate", "--out", tmp_path / "out", *five) == 2
     assert "adapter-1" in capsys.readouterr().err
 
 
@@ -154,22 +147,22 @@ def test_an_adapter_with_a_nan_is_named(five, tmp_path, capsys, strategy):
     tensors = read(five[2] / bucket_keys.ADAPTER)
     tensors[min(tensors)][0, 0] = np.nan
     (five[2] / bucket_keys.ADAPTER).write_bytes(lora.encode(tensors))
-    assert main("aggregate", "--strategy", strategy, "--out", tmp_path / "out", *five) == 2
+    assert hansa("aggregate", "--strategy", strategy, "--out", tmp_path / "out", *five) == 2
     assert "adapter-2: got values that are infinite" in capsys.readouterr().err
-    assert main("inspect", five[2], "-o", "json") == 0
+    assert hansa("inspect", five[2], "-o", "json") == 0
     assert json.loads(capsys.readouterr().out)["finite"] is False
 
 
 def test_inspect_tells_rank_layers_norm_and_digest(five, capsys):
-    assert main("inspect", five[0], "-o", "json") == 0
+    assert hansa("inspect", five[0], "-o", "json") == 0
     printed = json.loads(capsys.readouterr().out)
     norm = np.sqrt(sum(np.sum(change**2) for change in weights_of(five[0]).values()))
     assert printed["norm"] == pytest.approx(norm, rel=1e-6)
     assert (printed["rank"], printed["alpha"], printed["dtype"]) == (4, 16, "F32")
     assert printed["targets"] == ["model.layers.0.proj", "model.layers.1.proj"]
-    assert main("inspect", five[0]) == 0
+    assert hansa("inspect", five[0]) == 0
     assert printed["sha256"] in capsys.readouterr().out
-    assert main("inspect", five[0] / "nowhere") == 2
+    assert hansa("inspect", five[0] / "nowhere") == 2
 
 
 def test_regmean_takes_the_moments_beside_each_adapter(tmp_path, capsys):
@@ -181,7 +174,7 @@ def test_regmean_takes_the_moments_beside_each_adapter(tmp_path, capsys):
         (path / bucket_keys.MOMENTS).write_bytes(tensor_file.encode(own[-1]))
     out = tmp_path / "out"
     arguments = ["aggregate", "--strategy", "regmean", "-o", "json", *given]
-    assert main(*arguments, "--out", out) == 0
+    assert hansa(*arguments, "--out", out) == 0
     assert json.loads(capsys.readouterr().out)["rank"] == 12
     tensors = [read(path / bucket_keys.ADAPTER) for path in given]
     halved = {n: a * (0.5 if "lora_B" in n else 1.0) for n, a in tensors[1].items()}  # 16 / 8
@@ -194,8 +187,8 @@ def test_regmean_takes_the_moments_beside_each_adapter(tmp_path, capsys):
 
 def test_regmean_without_moments_says_which_are_missing(five, tmp_path, capsys):
     (five[0] / bucket_keys.MOMENTS).unlink()
-    assert main("aggregate", "--strategy", "regmean", "--out", tmp_path / "out", *five) == 2
+    assert hansa("aggregate", "--strategy", "regmean", "--out", tmp_path / "out", *five) == 2
     assert "moments.safetensors" in capsys.readouterr().err
     (five[0] / bucket_keys.MOMENTS).write_bytes(b"broken")
-    assert main("aggregate", "--strategy", "regmean", "--out", tmp_path / "out", *five) == 2
+    assert hansa("aggregate", "--strategy", "regmean", "--out", tmp_path / "out", *five) == 2
     assert str(five[0] / bucket_keys.MOMENTS) in capsys.readouterr().err

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hansa.adapter import lora
 from hansa.api import bucket_documents, bucket_keys
 from hansa.api.assignment import REPORT_LIMIT
-from hansa.api.bucket_documents import FederationDocument, GlobalManifest, Member, StartAdapter
+from hansa.api.bucket_documents import FederationDocument, Member, StartAdapter
 from hansa.api.reports import encode_report
 from hansa.core.errors import AnotherRun, Corrupt, PermanentError
 from hansa.core.exits import Exit
@@ -26,20 +26,15 @@ from tests.unit.hansa_server.rounds import (
     Round,
     full_round,
     kill_before_write,
+    read_manifest,
     tensors,
 )
-
-
-def committed(round_: Round) -> GlobalManifest:
-    return GlobalManifest.model_validate_json(
-        round_.store.objects[round_.global_key(bucket_keys.MANIFEST)]
-    )
 
 
 def test_a_round_becomes_a_folder_that_its_manifest_describes():
     round_ = full_round()
     report = round_.aggregate()
-    stored = committed(round_)
+    stored = read_manifest(round_)
     for name, entry in stored.files.items():
         data = round_.store.objects[round_.global_key(name)]
         assert (entry.sha256, entry.size) == (bucket_documents.sha256(data), len(data))
@@ -85,7 +80,7 @@ def test_the_server_steps_from_the_start_towards_the_mean(step):
         mean = np.mean([tensors(i)[name].astype(np.float64) for i in range(3)], axis=0)
         expected = start[name] + step * (mean - start[name])
         np.testing.assert_allclose(array, expected, rtol=1e-6, atol=1e-7)
-    assert committed(round_).norm == pytest.approx(lora.distance(round_.result(), start))
+    assert read_manifest(round_).norm == pytest.approx(lora.distance(round_.result(), start))
 
 
 @settings(max_examples=25, deadline=None)
@@ -156,7 +151,7 @@ def test_a_twin_that_wrote_another_adapter_first_is_the_one_that_counts():
     other = lora.encode(tensors(1234))
     round_.store.objects[round_.global_key(bucket_keys.ADAPTER)] = other
     report = round_.aggregate()
-    stored = committed(round_)
+    stored = read_manifest(round_)
     assert round_.store.objects[round_.global_key(bucket_keys.ADAPTER)] == other
     assert (
         stored.files[bucket_keys.ADAPTER].sha256 == bucket_documents.sha256(other) == report.adapter
@@ -268,10 +263,10 @@ def test_a_refused_update_is_named_and_the_others_count():
     round_.send("maze", bad)
     report = round_.aggregate()
     assert (report.members, report.refused) == ([0, 2], [(1, "not-finite")])
-    assert [(r.environment, r.reason) for r in committed(round_).refused] == [
+    assert [(r.environment, r.reason) for r in read_manifest(round_).refused] == [
         ("maze", "not-finite")
     ]
-    assert set(committed(round_).updates) == {"babyai", "wordle"}
+    assert set(read_manifest(round_).updates) == {"babyai", "wordle"}
     name = max(SHAPES)
     expected = (tensors(0)[name].astype(np.float64) + tensors(2)[name]) / 2
     np.testing.assert_array_equal(round_.result()[name], expected.astype(np.float32))

@@ -10,7 +10,7 @@ import pytest
 from hansa.adapter import lora
 from hansa.api import bucket_documents, bucket_keys
 from hansa.api.aggregation import Aggregation
-from hansa.api.bucket_documents import Counts, GlobalManifest, StartAdapter
+from hansa.api.bucket_documents import Counts, StartAdapter
 from hansa_server.stream import _compute_weights
 from tests.support import dense
 from tests.support.merging import STRATEGIES, options_of
@@ -22,6 +22,7 @@ from tests.unit.hansa_server.rounds import (
     Round,
     full_round,
     kill_before_write,
+    read_manifest,
     tensors,
 )
 
@@ -29,15 +30,9 @@ every_strategy = pytest.mark.parametrize("strategy", STRATEGIES)
 FIVE = ("a", "b", "c", "d", "e")
 
 
-def described(round_: Round) -> GlobalManifest:
-    return GlobalManifest.model_validate_json(
-        round_.store.objects[round_.global_key(bucket_keys.MANIFEST)]
-    )
-
-
 def next_round(before: Round, **changes: Any) -> Round:
     """The round that starts from what another one made."""
-    made = described(before)
+    made = read_manifest(before)
     start = StartAdapter(round=before.number, sha256=made.files[bucket_keys.ADAPTER].sha256)
     return Round(
         number=before.number + 1,
@@ -66,7 +61,7 @@ def test_three_rounds_run_on_and_are_described(strategy):
     )
     for number in range(3):
         report = round_.aggregate()
-        said = described(round_)
+        said = read_manifest(round_)
         config = json.loads(round_.store.objects[round_.global_key(bucket_keys.CONFIG)])
         for name, array in round_.result().items():
             rank = array.shape[0] if "lora_A" in name else array.shape[1]
@@ -86,13 +81,13 @@ def test_three_rounds_run_on_and_are_described(strategy):
 def test_a_frozen_part_grows_until_the_bound_and_the_loss_is_told(strategy):
     exact = full_round(aggregation={"strategy": strategy, "options": {"maxRank": 3 * RANK}})
     exact.aggregate()
-    assert (described(exact).frozen_rank, described(exact).compression) == (3 * RANK, 0.0)
-    assert described(exact).diagnostics.error < 1e-6
+    assert (read_manifest(exact).frozen_rank, read_manifest(exact).compression) == (3 * RANK, 0.0)
+    assert read_manifest(exact).diagnostics.error < 1e-6
     bounded = full_round(aggregation={"strategy": strategy, "options": {"maxRank": RANK}})
     bounded.aggregate()
-    assert described(bounded).frozen_rank == RANK
-    assert described(bounded).compression > 0.01
-    assert described(bounded).diagnostics.error > 0.01
+    assert read_manifest(bounded).frozen_rank == RANK
+    assert read_manifest(bounded).compression > 0.01
+    assert read_manifest(bounded).diagnostics.error > 0.01
 
 
 def test_a_state_is_used_by_the_same_strategy_only():
@@ -229,7 +224,7 @@ def test_who_did_not_move_makes_nobodys_step_too_long():
 def test_diagnostics_are_the_dense_figures_and_can_be_turned_off():
     round_ = full_round()
     round_.aggregate()
-    said = described(round_).diagnostics
+    said = read_manifest(round_).diagnostics
     start, new = lora.init_adapter(SHAPES, RANK, 7), round_.result()
     updates = {name: tensors(index) for index, name in enumerate(ENVIRONMENTS)}
     scale = 16 / RANK
@@ -253,7 +248,7 @@ def test_diagnostics_are_the_dense_figures_and_can_be_turned_off():
     assert 1.0 <= said.effective_rank <= RANK
     silent = full_round(aggregation={"diagnostics": False})
     assert silent.aggregate().cosine == []
-    assert described(silent).diagnostics is None
+    assert read_manifest(silent).diagnostics is None
 
 
 @pytest.mark.parametrize("strategy", ["svd", "flora", "fedadam"])

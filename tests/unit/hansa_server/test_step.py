@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 from hansa.adapter.lora import Tensors
-from hansa.api import bucket_keys
-from hansa.api.bucket_documents import GlobalManifest
 from hansa.api.strategies import BUILTIN
 from tests.support.merging import ContractMerge, draw, make_shapes, run
 from tests.unit.hansa_server.rounds import (
@@ -15,6 +13,7 @@ from tests.unit.hansa_server.rounds import (
     Round,
     full_round,
     kill_before_write,
+    read_manifest,
     tensors,
 )
 
@@ -131,20 +130,14 @@ def test_balanced_changes_are_measured_as_they_are_merged() -> None:
     assert one_large.step != balanced.step
 
 
-def committed(round_: Round) -> GlobalManifest:
-    return GlobalManifest.model_validate_json(
-        round_.store.objects[round_.global_key(bucket_keys.MANIFEST)]
-    )
-
-
 def test_a_round_says_which_step_it_took() -> None:
     for step in (1.0, 2.5):
         fixed = full_round(server_step=step)
-        assert fixed.aggregate().server_step == step == committed(fixed).server_step
+        assert fixed.aggregate().server_step == step == read_manifest(fixed).server_step
     round_ = full_round(server_step="auto")
     report = round_.aggregate()
-    assert report.server_step == committed(round_).server_step
-    assert committed(round_).inputs["aggregation"]["serverStep"] == "auto"
+    assert report.server_step == read_manifest(round_).server_step
+    assert read_manifest(round_).inputs["aggregation"]["serverStep"] == "auto"
     assert round_.aggregate() == report  # the second time it is read, not computed
 
 

@@ -11,7 +11,7 @@ from hansa_worlds import make
 from hansa_worlds.babyai.levels import LEVELS, SOLVABLE
 from hansa_worlds.babyai.world import BabyAI
 from hansa_worlds.base import Task
-from hansa_worlds.errors import OptionError, WorldError
+from hansa_worlds.errors import WorldError
 from tests.unit.hansa_worlds.babyai_room import draw, enter, target
 
 HALL = """
@@ -221,20 +221,6 @@ class TestTasks:
         assert set(SOLVABLE) <= set(LEVELS)
         told = {int(task.payload[0]) for task in world.tasks("test")[:40] if world.solvable(task)}
         assert told == set(SOLVABLE)
-
-    @pytest.mark.parametrize(
-        ("options", "sentence"),
-        [
-            ({"levels": [41]}, "options.levels: got 41 in it, expected a list of distinct"),
-            ({"levels": []}, "options.levels: got [], expected a list of distinct"),
-            ({"text": "long"}, "options.text: got 'long', expected full or short"),
-            ({"size": 7}, "options.size: unknown, expected"),
-        ],
-    )
-    def test_a_bad_option_is_named(self, options, sentence):
-        with pytest.raises(OptionError) as caught:
-            make("babyai", options)
-        assert str(caught.value).startswith(sentence)
 
 
 class TestPackage:

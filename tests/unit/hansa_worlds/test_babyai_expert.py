@@ -8,14 +8,8 @@ import pytest
 
 from hansa_worlds.babyai.levels import LEVELS, SOLVABLE
 from hansa_worlds.babyai.world import BabyAI
+from tests.support.playing import play
 from tests.unit.hansa_worlds.babyai_room import draw, enter, target
-
-
-def play(world, task, choose):
-    seen = world.start(task)
-    while not seen.done:
-        seen = world.step(choose(world))
-    return seen
 
 
 @pytest.mark.parametrize("level", SOLVABLE)

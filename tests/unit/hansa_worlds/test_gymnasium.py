@@ -136,45 +136,6 @@ def test_unknown_names_are_answered_with_the_known_ones():
         world_of().legal()
 
 
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"env": ""}, "options.env: got nothing, expected module:Class or an id"),
-        ({"env": "tests.nothing:Env"}, "options.env: got 'tests.nothing:Env', but No module"),
-        ({"env": "tests.support.gym_envs:names"}, "which is no class with reset and step"),
-        ({"env": "tests.support.gym_envs:Nothing-v0"}, "which neither a module nor Gymnasium has"),
-        ({"env": "NoSuch-v0"}, "which neither a module nor Gymnasium has"),
-        ({"env": 3}, "options.env: got 3, expected text"),
-        ({"kwargs": [1]}, "options.kwargs: got [1], expected a mapping"),
-        (
-            {"kwargs": {"trys": 3, "tries": 2}},
-            "options.kwargs: got trys, expected tries (what tests.support.gym_envs:Higher takes)",
-        ),
-        (
-            {"env": "tests.support.gym_envs:Needy", "kwargs": {"tries": 2}},
-            "options.kwargs: got no path, expected path, tries "
-            "(what tests.support.gym_envs:Needy takes)",
-        ),
-        (
-            {"test": [5], "actions": "left", "acts": []},
-            "options.actions: got 'left', expected a list of distinct names, the first for action"
-            " 0; options.test: got [5], expected the first seed and the one after the last;"
-            " options.acts: unknown, expected",
-        ),
-        ({"actions": "left"}, "options.actions: got 'left', expected a list"),
-        ({"actions": ["left", "LEFT"]}, "options.actions"),
-        ({"actions": ["go\nleft"]}, "options.actions"),
-        ({"test": [5, 15]}, "options.validation: got [10, 20], expected seeds apart from"),
-        ({"test": [5]}, "options.test: got [5], expected the first seed and the one after"),
-        ({"acts": []}, "options.acts: unknown"),
-    ],
-)
-def test_an_option_that_does_not_fit_is_one_sentence(options, sentence):
-    with pytest.raises(OptionError) as refused:
-        make("gymnasium", {"env": "tests.support.gym_envs:Higher", **SMALL, **options})
-    assert sentence in str(refused.value)
-
-
 def test_observations_that_are_no_text_name_the_option():
     world = world_of("tests.support.gym_envs:Numbered", actions=NUMBERS)
     with pytest.raises(OptionError, match=r"whose observation is a dict, .* options\.text_field"):

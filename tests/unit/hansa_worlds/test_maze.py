@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from hansa_worlds import OptionError, Task, make
+from hansa_worlds import Task, make
 from hansa_worlds.maze.maps import MOVES, build_double_t, generate_maze, measure_distances
 from hansa_worlds.maze.world import Maze
 
@@ -201,20 +201,3 @@ def test_with_far_goals_only_climbing_reaches_some() -> None:
     assert not any(solvable), "whoever walks around needs four moves at least"
     plain = Maze({"map": "generated", "size": 4, "far": 6, "max_turns": 3})
     assert {plain.solvable(task) for task in plain.tasks("train")[:50]} == {True, False}
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"low_wall": True}, "options.map: got double-t with far or low_wall"),
-        ({"far": 9}, "options.map: got double-t with far or low_wall"),
-        ({"map": "generated", "low_wall": True, "far": 3}, "options.far: got 3 with low_wall"),
-        ({"map": "generated", "low_wall": 1}, "options.low_wall: got 1"),
-    ],
-)
-def test_a_low_wall_that_would_be_worth_nothing_is_refused(
-    options: dict[str, object], said: str
-) -> None:
-    with pytest.raises(OptionError) as caught:
-        Maze(options)
-    assert said in str(caught.value)

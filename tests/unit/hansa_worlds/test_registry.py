@@ -30,45 +30,6 @@ def test_an_action_is_cut_where_no_world_has_one_so_long():
     assert len(parse_action("a" * 10**6) or "") == 1_000
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "sentence"),
-    [
-        ("maze", {"size": 99}, "options.size: got 99, expected 4 to 12"),
-        ("maze", {"size": "6"}, "options.size: got '6', expected 4 to 12"),
-        ("maze", {"size": True}, "options.size: got True, expected 4 to 12"),
-        ("maze", {"map": "t"}, "options.map: got 't', expected double-t or generated"),
-        (
-            "maze",
-            {"sise": 6},
-            "options.sise: unknown, expected far, low_wall, map, max_turns, prompt, size",
-        ),
-        ("wordle", {"opening": 1}, "options.opening: got 1, expected true or false"),
-        (
-            "wordle",
-            {"words": ["crane", "cra"]},
-            "options.words: got 'cra' in it, "
-            "expected a list of at least 4 distinct words of 5 letters a to z",
-        ),
-        (
-            "wordle",
-            {"words": ["crane"] * 9},
-            "options.words: got 1 distinct of 9, "
-            "expected a list of at least 4 distinct words of 5 letters a to z",
-        ),
-        (
-            "wordle",
-            {"words": "crane"},
-            "options.words: got 'crane', "
-            "expected a list of at least 4 distinct words of 5 letters a to z",
-        ),
-    ],
-)
-def test_a_bad_option_is_named_with_what_fits(name, options, sentence):
-    with pytest.raises(OptionError) as caught:
-        make(name, options)
-    assert str(caught.value) == sentence
-
-
 def test_all_mistakes_in_the_options_are_said_at_once():
     with pytest.raises(OptionError) as refused:
         make("maze", {"size": 99, "sise": 6, "prompt": "long", "mab": 1})

@@ -5,13 +5,7 @@ import random
 import pytest
 
 from hansa_worlds import DEMO_OPTIONS, make
-
-
-def play(world, task, choose):
-    seen = world.start(task)
-    while not seen.done:
-        seen = world.step(choose(world))
-    return seen
+from tests.support.playing import play
 
 
 @pytest.mark.parametrize("name", sorted(DEMO_OPTIONS))

@@ -6,11 +6,12 @@ from collections import Counter
 
 import pytest
 
-from hansa_worlds import OptionError, Task, make
+from hansa_worlds import Task
 from hansa_worlds.base import SPLITS
 from hansa_worlds.textcraft.book import Book, Recipe, load_own_book, read_recipes
 from hansa_worlds.textcraft.planner import make_plan
 from hansa_worlds.textcraft.world import TextCraft
+from tests.support.playing import play
 
 DEMO = {
     "recipes": "small",
@@ -26,10 +27,8 @@ def start(goal, **options):
     return world, world.start(Task("x", "test", (goal, "seed"))).text
 
 
-def play(world, task, choose):
-    seen = world.start(task)
-    while not seen.done:
-        seen = world.step(choose(world))
+def wins(world, task, choose):
+    play(world, task, choose)
     return world.success
 
 
@@ -276,19 +275,19 @@ class TestPlayers:
         for split in SPLITS:
             for task in world.tasks(split):
                 names = load_own_book(options is DEMO).list_names_down(task.payload[0])
-                assert play(world, task, lambda w: w.expert().text), task.id
+                assert wins(world, task, lambda w: w.expert().text), task.id
                 assert world._turns == make_plan(load_own_book(options is DEMO), names, {}).turns
 
     def test_random_legal_play_stays_under_15_percent(self):
         world, draw = TextCraft({}), random.Random(1)
         tasks = list(world.tasks("test")) * 4
-        won = sum(play(world, task, lambda w: draw.choice(w.legal())) for task in tasks)
+        won = sum(wins(world, task, lambda w: draw.choice(w.legal())) for task in tasks)
         assert won / len(tasks) < 0.15
 
     def test_greedy_play_lies_between_chance_and_the_expert(self):
         world, draw = TextCraft({}), random.Random(1)
         tasks = world.tasks("test")
-        won = sum(play(world, task, lambda w: w.greedy(draw)) for task in tasks)
+        won = sum(wins(world, task, lambda w: w.greedy(draw)) for task in tasks)
         assert 0.3 < won / len(tasks) < 0.8
 
     def test_every_legal_action_does_something(self):
@@ -336,39 +335,3 @@ class TestPlayers:
         assert world.legal()
         assert world.greedy(random.Random(1))
 
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"distractors": -1}, "options.distractors: got -1, expected 0 to 40"),
-        (
-            {"depths": [0]},
-            "options.depths: got 0 in it, expected a list of distinct integers from 1 to 20",
-        ),
-        ({"variants": "2"}, "options.variants: got '2', expected 1 to 1000"),
-        (
-            {"depths": [9]},
-            "options: got recipes 'full', depths [9] and max_turns 20, "
-            "expected some that leave a goal for train",
-        ),
-        (
-            {"max_turns": 1},
-            "options: got recipes 'full', depths [1, 2, 3, 4] and max_turns 1, "
-            "expected some that leave a goal for train",
-        ),
-        (
-            {"recipes": "medium"},
-            "options.recipes: got 'medium', expected full, small or the path of a folder of "
-            "Minecraft's recipe files (*.json)",
-        ),
-        (
-            {"goals": 3},
-            "options.goals: unknown, "
-            "expected depths, distractors, max_turns, prompt, recipes, variants",
-        ),
-    ],
-)
-def test_a_bad_option_is_named_with_what_fits(options, sentence):
-    with pytest.raises(OptionError) as caught:
-        make("textcraft", options)
-    assert str(caught.value) == sentence

@@ -2,9 +2,6 @@
 
 import re
 
-import pytest
-
-from hansa_worlds import OptionError
 from hansa_worlds.webshop.world import WebShop
 
 SMALL = {"products": 60, "attributes": 2, "choices": 1, "results": 4, "text": "short"}
@@ -185,24 +182,6 @@ class TestActions:
         world, _ = begin()
         long = " ".join(["mug", *(f"word{number}" for number in range(10_000))])
         assert world.step(f"search[{long}]").text == world.step(f"search[{long}]").text
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"products": 23}, "options.products: got 23, expected 24 to 100000"),
-        ({"text": "html"}, "options.text: got 'html', expected full or short"),
-        ({"results": 0}, "options.results: got 0, expected 1 to 50"),
-        ({"choices": 4}, "options.choices: got 4, expected 0 to 3"),
-        ({"attributes": 0}, "options.attributes: got 0, expected 1 to 6"),
-        ({"catalogue": "a"}, "options.catalogue: got 'a', expected 0 to 1000000000"),
-        ({"color": 1}, "options.color: unknown, expected "),
-    ],
-)
-def test_a_bad_option_is_named_with_what_fits(options, sentence):
-    with pytest.raises(OptionError) as error:
-        WebShop(options)
-    assert str(error.value).startswith(sentence)
 
 
 class TestBudget:

@@ -213,22 +213,3 @@ class TestWordLists:
         (tmp_path / "many").write_text("\n".join(words))
         with pytest.raises(OptionError, match=r"options\.file: got 4394 words, expected 4 to 2000"):
             Wordle({"file": str(tmp_path / "many")})
-
-    @pytest.mark.parametrize(
-        ("options", "sentence"),
-        [
-            (
-                {"list": "common", "words": list(WORDS)},
-                "options.words: got it beside list, expected one of the two",
-            ),
-            ({"list": "long"}, "options.list: got 'long', expected forty or common"),
-            (
-                {"split": "pairs"},
-                "options.split: got 'pairs' without opening, expected opening: true",
-            ),
-        ],
-    )
-    def test_options_that_do_not_fit_are_refused(self, options, sentence):
-        with pytest.raises(OptionError) as caught:
-            Wordle(options)
-        assert str(caught.value) == sentence

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from hansa.cli.main import main
+from tests.support.commands import call
 
 SHARED = {"bucket": "hansa", "prefix": "run", "endpoint": "https://store"}
 PRIVATE = {"bucket": "hansa", "prefix": "mine", "endpoint": "https://store"}
@@ -36,10 +36,9 @@ def policy(
     }
     file = folder / "federation.yaml"
     file.write_text(yaml.safe_dump(document))
-    with pytest.raises(SystemExit) as ended:
-        main(["policy", "maze", "-f", str(file), *arguments])
-    assert ended.value.code == 0
-    statements = json.loads(capsys.readouterr().out)["Statement"]
+    code, out, _ = call(capsys, "policy", "maze", "-f", file, *arguments)
+    assert code == 0
+    statements = json.loads(out)["Statement"]
     opened = {name for each in statements for name in each["Resource"] if "/" in name}
     return {name.removeprefix("arn:aws:s3:::") for name in opened}
 

@@ -10,10 +10,10 @@ from hansa.api import bucket_documents, bucket_keys
 from hansa.api.bucket_documents import FileEntry
 from hansa.api.constants import ANNOTATION_ROLLBACK
 from hansa.api.status import Federation
-from hansa.cli import main as program
 from hansa.kubernetes.state import has_failed, has_succeeded
 from hansa.local.rundir import RunDir
 from tests.support.builders import with_status
+from tests.support.commands import hansa
 from tests.support.guard_plans import guarded, play
 from tests.support.memory_store import MemoryStore
 from tests.support.unevaluated_plans import FEW, fail
@@ -106,17 +106,11 @@ def cluster(monkeypatch: pytest.MonkeyPatch, federation: Federation) -> Federati
     return there
 
 
-def call(*words: str | Path) -> int:
-    with pytest.raises(SystemExit) as stop:
-        program.main([str(word) for word in words])
-    return int(stop.value.code or 0)
-
-
 def test_a_run_goes_back_at_once_and_says_what_no_longer_counts(
     folder: RunDir, carried: list[Federation], capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder.save(after(3, 6, 1))
-    assert call("rollback", "--out", folder.path, "--to", "1") == 0
+    assert hansa("rollback", "--out", folder.path, "--to", "1") == 0
     (asked,) = carried
     assert asked.metadata.annotations[ANNOTATION_ROLLBACK].startswith("1@20")
     assert capsys.readouterr().err == "goes back to round 1 (undoes 2 of 3 rounds)\n"
@@ -126,7 +120,7 @@ def test_a_run_that_is_there_already_just_goes_on(
     folder: RunDir, carried: list[Federation], capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder.save(after(3))
-    assert call("rollback", "--out", folder.path, "--to", "1") == 0
+    assert hansa("rollback", "--out", folder.path, "--to", "1") == 0
     assert len(carried) == 1
     assert capsys.readouterr().err == ""
 
@@ -135,7 +129,7 @@ def test_a_finished_run_that_is_there_already_is_left_alone(
     folder: RunDir, carried: list[Federation], capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder.save(after(3, 6, 7, rounds=2))
-    assert call("rollback", "--out", folder.path, "--to", "2") == 0
+    assert hansa("rollback", "--out", folder.path, "--to", "2") == 0
     assert not carried
     assert capsys.readouterr().out == (
         f"run {folder.path} unchanged (it ends with round 2 already)\n"
@@ -147,7 +141,7 @@ def test_a_run_at_work_is_not_pulled_from_under_its_runner(
 ) -> None:
     folder.save(after(3, 6))
     with folder.lock():
-        assert call("rollback", "--out", folder.path, "--to", "1") == 2
+        assert hansa("rollback", "--out", folder.path, "--to", "1") == 2
     error = capsys.readouterr().err
     assert f"--out: got {folder.path}, where another `hansa run` is at work" in error
     assert "hint: stop it with Ctrl-C" in error
@@ -165,7 +159,7 @@ def test_a_round_without_an_adapter_is_refused_with_those_that_fit(
     folder.save(after(3, 6))
     there = cluster(monkeypatch, after(3, 6))
     where = ("--out", folder.path) if place == "run" else ("fed",)
-    assert call("rollback", *where, "--to", "9") == 2
+    assert hansa("rollback", *where, "--to", "9") == 2
     sentence = "--to: got '9', expected a round whose adapter counts (0, 1, 2; 0 is the base)"
     assert sentence in capsys.readouterr().err
     assert not carried and not there.changes
@@ -176,7 +170,7 @@ def test_a_federation_is_asked_and_is_not_taken_for_failed_meanwhile(
 ) -> None:
     there = cluster(monkeypatch, fail(play(guarded(guard=None, **FEW), 3), "maze").federation)
     assert has_failed(there.object)
-    assert call("rollback", "fed", "--to", "0") == 0
+    assert hansa("rollback", "fed", "--to", "0") == 0
     out, err = capsys.readouterr()
     assert out == "federation/fed goes back to round 0 (undoes 1 of 1 round)\n"
     assert "see it run: `hansa watch fed`" in err
@@ -192,7 +186,7 @@ def test_a_finished_federation_has_not_succeeded_while_it_is_to_go_back(
 ) -> None:
     there = cluster(monkeypatch, after(3, 6, 7, rounds=2))
     assert has_succeeded(there.object)
-    call("rollback", "fed", "--to", "1")
+    hansa("rollback", "fed", "--to", "1")
     assert not has_succeeded(there.object)
 
 
@@ -200,7 +194,7 @@ def test_a_federation_that_is_there_already_is_left_alone(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     there = cluster(monkeypatch, after(3))
-    assert call("rollback", "fed", "--to", "1") == 0
+    assert hansa("rollback", "fed", "--to", "1") == 0
     assert "unchanged (it continues from round 1 already)" in capsys.readouterr().out
     assert not there.changes
 
@@ -210,11 +204,11 @@ def test_a_refused_spec_and_a_foreign_status_are_one_sentence_each(
 ) -> None:
     there = cluster(monkeypatch, after(3, 6))
     there.object["status"]["round"] = "two"
-    assert call("rollback", "fed", "--to", "1") == 2
+    assert hansa("rollback", "fed", "--to", "1") == 2
     assert "its status is of another version of Hansa" in capsys.readouterr().err
     refused = {"type": "Accepted", "status": "False", "message": "spec.seed: got 8, expected 7"}
     there.object["status"]["conditions"] = [refused]
-    assert call("rollback", "fed", "--to", "1") == 2
+    assert hansa("rollback", "fed", "--to", "1") == 2
     assert "a rollback cannot fix it: spec.seed: got 8" in capsys.readouterr().err
 
 
@@ -236,7 +230,7 @@ def test_a_run_does_not_go_back_to_an_adapter_that_its_store_has_lost(
     before = folder.load()
     key = bucket_keys.global_folder(PREFIX, 1) + GONE[what]
     del store.objects[key]
-    assert call("rollback", "--out", folder.path, "--to", "1") == 2
+    assert hansa("rollback", "--out", folder.path, "--to", "1") == 2
     assert capsys.readouterr().err.splitlines()[0] == (
         f"error: --to: got 1, whose adapter the store no longer has ({key} is gone), "
         "expected a round that it still has"
@@ -264,10 +258,10 @@ def test_nor_does_a_federation_where_the_store_may_be_asked(
     key = bucket_keys.global_folder(PREFIX, 1) + GONE[what]
     del store.objects[key]
     given = ("--credentials", credentials(tmp_path))
-    assert call("rollback", "fed", "--to", "1", *given) == 2
+    assert hansa("rollback", "fed", "--to", "1", *given) == 2
     assert f"--to: got 1, whose adapter the store no longer has ({key}" in capsys.readouterr().err
     assert not there.changes
-    assert call("rollback", "fed", "--to", "2", *given) == 0
+    assert hansa("rollback", "fed", "--to", "2", *given) == 0
     assert "not asked" not in capsys.readouterr().err
     assert there.changes
 
@@ -284,7 +278,7 @@ def test_another_adapter_in_its_place_is_as_good_as_none(
     ]
     status = federation.status.model_copy(update={"history": history})
     folder.save(with_status(federation, status))
-    assert call("rollback", "--out", folder.path, "--to", "1") == 2
+    assert hansa("rollback", "--out", folder.path, "--to", "1") == 2
     assert "is not the one that round 1 made" in capsys.readouterr().err
     assert not carried
 
@@ -294,7 +288,7 @@ def test_the_base_is_in_no_store_and_can_always_be_gone_back_to(
 ) -> None:
     folder.save(after(3, 6, 1))
     store.objects.clear()
-    assert call("rollback", "--out", folder.path, "--to", "0") == 0
+    assert hansa("rollback", "--out", folder.path, "--to", "0") == 0
     assert carried
 
 
@@ -302,7 +296,7 @@ def test_who_gives_no_credentials_is_told_that_the_store_was_not_asked(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster(monkeypatch, after(3, 6, 1))
-    assert call("rollback", "fed", "--to", "1") == 0
+    assert hansa("rollback", "fed", "--to", "1") == 0
     said = capsys.readouterr().err
     assert "note: the store was not asked whether it still has round 1" in said
     assert "--credentials" in said
@@ -315,5 +309,5 @@ def test_options_of_the_other_place_are_refused(
     folder.save(after(3, 6))
     where = ("fed",) if option == "--parallel" else ("--out", folder.path)
     value = "2" if option == "--parallel" else "http://127.0.0.1:9"
-    assert call("rollback", *where, "--to", "1", option, value) == 2
+    assert hansa("rollback", *where, "--to", "1", option, value) == 2
     assert f"{option}: got it with" in capsys.readouterr().err

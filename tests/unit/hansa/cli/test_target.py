@@ -1,7 +1,6 @@
 """Command lines for a cluster: one place at a time, durations as kubectl writes them."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -10,13 +9,7 @@ from hansa.cli import main as program
 from hansa.cli.target import parse_timeout
 from hansa.core.errors import InputError
 from hansa.publish.bucket import suggest_forward
-
-
-def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[Any, str, str]:
-    with pytest.raises(SystemExit) as stop:
-        program.main(list(arguments))
-    captured = capsys.readouterr()
-    return stop.value.code, captured.out, captured.err
+from tests.support.commands import call
 
 
 @pytest.fixture(autouse=True)

@@ -8,11 +8,11 @@ import pytest
 import yaml
 
 from hansa.api.status import Federation
-from hansa.cli.main import main
 from hansa.compare import cluster, comparison
 from hansa.compare.comparison import CheckedComparison
 from hansa.core.errors import InputError
 from tests.support.builders import NOW
+from tests.support.commands import call
 from tests.support.comparison_manifest import FEDERATION
 
 METHODS = ["pre-trained", "fed-se", {"name": "fed-se+x"}, {"name": "fed-se.x"}, "centralized"]
@@ -103,15 +103,13 @@ def test_the_manifests_are_printed_for_kubectl(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = write(tmp_path)
-    with pytest.raises(SystemExit) as ended:
-        main(["compare", str(file), "--manifests", "--only", "fed-se"])
-    assert ended.value.code == 0
-    printed = [document for document in yaml.safe_load_all(capsys.readouterr().out) if document]
+    code, out, _ = call(capsys, "compare", file, "--manifests", "--only", "fed-se")
+    assert code == 0
+    printed = [document for document in yaml.safe_load_all(out) if document]
     assert [document["metadata"]["name"] for document in printed] == [
         "two-fed-se-1",
         "two-fed-se-2",
     ]
-    with pytest.raises(SystemExit) as ended:
-        main(["compare", str(file), "--manifests", "--collect"])
-    assert ended.value.code == 2
-    assert "got --manifests and --collect, expected one of them" in capsys.readouterr().err
+    code, _, err = call(capsys, "compare", file, "--manifests", "--collect")
+    assert code == 2
+    assert "got --manifests and --collect, expected one of them" in err

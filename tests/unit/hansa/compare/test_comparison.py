@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from hansa.api.spec import differences
 from hansa.compare import comparison
@@ -13,8 +14,10 @@ from hansa.compare.comparison import CheckedComparison, Run
 from hansa.compare.methods import METHODS, merge_documents
 from hansa.core.errors import InputError
 from tests.support.comparison_manifest import FEDERATION
+from tests.support.sources import ROOT
 
 Read = Callable[..., CheckedComparison]
+BAD = yaml.safe_load((ROOT / "tests/support/bad_comparisons.yaml").read_text())
 
 
 @pytest.fixture
@@ -151,84 +154,11 @@ def test_another_strategy_begins_without_the_options_of_the_one_before_it() -> N
     assert merge_documents(document, {"strategy": "flora"}) == document
 
 
-@pytest.mark.parametrize(
-    "fields, sentence",
-    [
-        pytest.param(
-            {"methods": ["fedse"]},
-            "methods[0]: got 'fedse', expected one of pre-tr",
-            id="unknown method",
-        ),
-        pytest.param(
-            {"methods": [{"name": "mine", "base": "local-evolve"}]},
-            "methods[0].base: got 'local-evolve', expected one of",
-            id="unknown base",
-        ),
-        pytest.param({"methods": []}, "methods: got 0 entries, expected a list of 1 to", id="none"),
-        pytest.param(
-            {"methods": ["fedit", "fedit"]}, "methods[1].name: got 'fedit' a second", id="twice"
-        ),
-        pytest.param(
-            {"methods": [{"name": "fedit", "base": "fed-se"}]},
-            "methods[0].name: got 'fedit', which is another method than fed-se",
-            id="a name that lies",
-        ),
-        pytest.param({"methods": None}, "methods: got nothing, expected a list", id="no methods"),
-        pytest.param(
-            {"methods": [{"name": "Fed SE"}]},
-            "methods[0].name: got 'Fed SE', expected lower-case letters",
-            id="odd name",
-        ),
-        pytest.param(
-            {"seeds": []}, "seeds: got 0 entries, expected a list of 1 to 100", id="no seeds"
-        ),
-        pytest.param({"seeds": [1, 1]}, "seeds[1]: got 1 a second time", id="a seed twice"),
-        pytest.param({"seeds": [-1]}, "seeds[0]: got -1, expected a whole number", id="bad seed"),
-        pytest.param({"seeds": "1"}, "seeds: got '1', expected a list", id="seeds as text"),
-        pytest.param({"seed": 1}, "seed: unknown field, did you mean seeds?", id="unknown field"),
-        pytest.param(
-            {"methods": [{"name": "x", "spec": {"aggregation": {"serverStep": 0}}}]},
-            "methods[0] (x): spec.aggregation.serverStep: got 0, expected a number",
-            id="patch that does not fit",
-        ),
-        pytest.param(
-            {"methods": ["local", {"name": "x", "spec": {"aggregation": {"step": 3}}}]},
-            "methods[1] (x): spec.aggregation.step: unknown field",
-            id="patch of an unknown field",
-        ),
-        pytest.param(
-            {"methods": [{"name": "x", "spec": {"aggregation": {"strategy": "krum"}}}]},
-            "methods[0] (x): spec.aggregation.options.faulty: got 1, for which krum needs 5",
-            id="patch that does not fit the rest",
-        ),
-        pytest.param({"spec": {"round": 3}}, "spec.round: unknown field", id="patch for all"),
-        pytest.param(
-            {"reference": "fedit"}, "reference: got 'fedit', expected one of fed-se", id="reference"
-        ),
-        pytest.param(
-            {"methods": [{"name": "x", "without": ["maze", "wordle"]}]},
-            "methods[0].without[1]: got 'wordle', expected one of maze, words",
-            id="without a world that is no environment",
-        ),
-        pytest.param(
-            {"methods": [{"name": "x", "without": ["maze", "words"]}]},
-            "methods[0].without: got every environment, expected one at least",
-            id="without anybody",
-        ),
-        pytest.param(
-            {"methods": [{"name": "x", "base": "local-evolution", "without": ["maze"]}]},
-            "methods[0].without: got maze, and x makes no adapter for all, expected none",
-            id="without, and nothing is shared",
-        ),
-        pytest.param({"federation": "none.yaml"}, "none.yaml: got no such file", id="no manifest"),
-    ],
-)
-def test_bad_input_is_one_sentence_that_names_the_field(
-    read: Read, fields: dict[str, Any], sentence: str
-) -> None:
-    with pytest.raises(InputError) as found:
-        read(**fields)
-    assert sentence in found.value.message and "\n" not in found.value.message
+@pytest.mark.parametrize("row", BAD, ids=lambda row: row["case"])
+def test_bad_input_is_one_sentence_that_names_the_field(read: Read, row: dict[str, Any]) -> None:
+    with pytest.raises(InputError) as refused:
+        read(**row["fields"])
+    assert row["sentence"] in refused.value.message and "\n" not in refused.value.message
 
 
 def test_a_federation_is_no_comparison_and_is_told_so(tmp_path: Path) -> None:

@@ -3,13 +3,14 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
 from hansa.core import http
 from hansa.core.http import STATUSES, HttpClient, HttpError, Response, make_status_error
+from tests.support.loopback import QuietHandler
 
 Script = Callable[[int], tuple[int, dict[str, str], bytes]]
 
@@ -26,7 +27,7 @@ class Server(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}"
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(QuietHandler):
     server: Server
 
     def do_GET(self) -> None:
@@ -42,8 +43,6 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     do_POST = do_GET
-
-    def log_message(self, *_: Any) -> None: ...
 
 
 @pytest.fixture

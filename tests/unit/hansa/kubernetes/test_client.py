@@ -3,7 +3,7 @@
 import json
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 from hansa.kubernetes import client
 from hansa.kubernetes.client import ApiError, Kube, connect
 from tests.support.kubeconfigs import write_kubeconfig
+from tests.support.loopback import QuietHandler
 
 Answer = tuple[int, Any]
 CUT = 0
@@ -36,7 +37,7 @@ class Server(ThreadingHTTPServer):
         return connect(write_kubeconfig(self.folder / "config", {"server": address}, user))
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(QuietHandler):
     server: Server
 
     def answer(self) -> None:
@@ -55,9 +56,6 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(text)
 
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = answer
-
-    def log_message(self, *args: Any) -> None:
-        return
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import HTTPServer
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from hansa.kubernetes import client
 from hansa.kubernetes.client import ApiError, connect
 from hansa.kubernetes.errors import explain
 from tests.support.kubeconfigs import write_kubeconfig
+from tests.support.loopback import QuietHandler
 
 ADDRESS = x509.IPAddress(ip_address("127.0.0.1"))
 OTHER = x509.DNSName("apiserver")
@@ -59,15 +60,12 @@ def data(text: bytes) -> str:
     return base64.b64encode(text).decode()
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(QuietHandler):
     def do_GET(self) -> None:
         self.send_response(200)
         self.send_header("Content-Length", "2")
         self.end_headers()
         self.wfile.write(b"{}")
-
-    def log_message(self, *args: Any) -> None:
-        return
 
 
 class Server:

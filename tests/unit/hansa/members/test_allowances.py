@@ -7,11 +7,11 @@ import yaml
 
 from hansa.api.member_spec import Agreement, AllowedChanges, Limits, MemberSpec
 from hansa.api.status import Federation
-from hansa.cli import main as program
 from hansa.core.errors import InputError
 from hansa.members import allowances
 from hansa.members.invitation import build_member_manifest, invite, open_invitation
 from tests.support.builders import make_federation
+from tests.support.commands import call
 from tests.support.mail import COORDINATOR, SILO
 from tests.support.members import AGREED
 
@@ -125,10 +125,3 @@ def _file(folder: Path, name: str, data: bytes) -> Path:
     path = folder / name
     path.write_bytes(data)
     return path
-
-
-def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as stop:
-        program.main([*map(str, arguments)])
-    said = capsys.readouterr()
-    return int(stop.value.code or 0), said.out, said.err

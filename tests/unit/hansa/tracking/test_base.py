@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -27,6 +27,7 @@ from hansa.report.run_facts import ReportData
 from hansa.tracking.base import Destination, open_tracker
 from hansa.tracking.mlflow import MLflow
 from hansa.tracking.record import Record
+from tests.support.loopback import QuietHandler
 from tests.support.memory_store import MemoryStore
 from tests.support.sources import ROOT
 from tests.support.tracked import make_tracked
@@ -103,7 +104,7 @@ def test_a_federation_on_a_cluster_is_exported_from_its_status_alone() -> None:
     assert _build_record(running).state == "running"
 
 
-class Api(BaseHTTPRequestHandler):
+class Api(QuietHandler):
     """An API server with one federation, which ends while it is watched."""
 
     asked: ClassVar[list[str]] = []
@@ -122,9 +123,6 @@ class Api(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
-
-    def log_message(self, *_: object) -> None:
-        pass
 
 
 @pytest.fixture

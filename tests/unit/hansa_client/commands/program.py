@@ -6,16 +6,7 @@ from typing import Any
 import pytest
 
 from hansa.api.worlds import BUILTIN, BuiltinWorld
-from hansa.cli.main import main
 from hansa_worlds import Observation, Split, Task, World
-
-
-def hansa(*arguments: object) -> int:
-    """The exit code of `hansa` with these arguments."""
-    with pytest.raises(SystemExit) as ended:
-        main([str(each) for each in arguments])
-    assert isinstance(ended.value.code, int)
-    return ended.value.code
 
 
 class Steering(World):

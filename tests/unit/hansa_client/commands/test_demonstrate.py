@@ -7,7 +7,8 @@ import pytest
 
 from hansa_client.experience import agentgym_format
 from hansa_worlds import make
-from tests.unit.hansa_client.commands.program import Steering, hansa
+from tests.support.commands import hansa
+from tests.unit.hansa_client.commands.program import Steering
 
 
 def test_expert_episodes_are_written_in_the_conversation_format(

@@ -8,25 +8,17 @@ import pytest
 from hansa.adapter import lora
 from hansa.adapter.lora import Tensors
 from hansa.api.spec import Adapter
-from hansa.cli.main import main as hansa
 from hansa.core.stats import rate_interval
 from hansa_worlds import DEMO_OPTIONS
+from tests.support.commands import hansa
 
 MAZE = ["evaluate", "--world", "maze", "--options", json.dumps(DEMO_OPTIONS["maze"])]
-
-
-def main(arguments: list[str]) -> int:
-    """The exit code of `hansa` with these arguments."""
-    with pytest.raises(SystemExit) as ended:
-        hansa(arguments)
-    assert isinstance(ended.value.code, int)
-    return ended.value.code
 
 
 def test_success_comes_with_its_interval_sampled_and_greedy(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main([*MAZE, "--tasks", "8", "--greedy", "-o", "json"]) == 0
+    assert hansa(*MAZE, "--tasks", "8", "--greedy", "-o", "json") == 0
     told = json.loads(capsys.readouterr().out)
     assert [result["decoding"] for result in told["results"]] == ["temperature 1", "greedy"]
     for result in told["results"]:
@@ -38,13 +30,13 @@ def test_success_comes_with_its_interval_sampled_and_greedy(
 def test_tasks_that_are_played_several_times_have_a_wider_interval_than_their_episodes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main([*MAZE, "--tasks", "5", "--samples", "4", "-o", "json"]) == 0
+    assert hansa(*MAZE, "--tasks", "5", "--samples", "4", "-o", "json") == 0
     [result] = json.loads(capsys.readouterr().out)["results"]
     assert (result["tasks"], result["episodes"], result["broken"]) == (5, 20, 0)
     low, high = result["interval"]
     plain = rate_interval(result["successes"] / 20, 20)
     assert high - low > plain.high - plain.low
-    assert main([*MAZE, "--tasks", "2", "--samples", "2"]) == 0
+    assert hansa(*MAZE, "--tasks", "2", "--samples", "2") == 0
     assert "of 4 episodes of 2 held-out tasks, temperature 1" in capsys.readouterr().out
 
 
@@ -56,9 +48,9 @@ def test_an_adapter_is_loaded_by_peft(
     (tmp_path / "adapter_config.json").write_bytes(config)
     options = ["--option", "map=generated", "--option", "size=6", "--option", "max_turns=12"]
     command = ["evaluate", "--world", "maze", *options, "--tasks", "5"]
-    assert main([*command, "--adapter", str(tmp_path)]) == 0
+    assert hansa(*command, "--adapter", str(tmp_path)) == 0
     with_start = capsys.readouterr().out
-    assert main(command) == 0
+    assert hansa(*command) == 0
     assert capsys.readouterr().out == with_start
     assert "of 5 held-out tasks, temperature 1" in with_start
 
@@ -79,7 +71,7 @@ def test_an_adapter_is_loaded_by_peft(
 def test_a_wrong_option_is_named(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["evaluate", *arguments]) == 2
+    assert hansa("evaluate", *arguments) == 2
     assert capsys.readouterr().err.startswith(f"error: {message}")
 
 
@@ -87,7 +79,7 @@ def test_a_folder_that_is_no_adapter_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "adapter_config.json").write_text("{}")
-    assert main([*MAZE, "--adapter", str(tmp_path)]) == 2
+    assert hansa(*MAZE, "--adapter", str(tmp_path)) == 2
     assert "does not fit builtin:tiny" in capsys.readouterr().err
 
 
@@ -99,7 +91,7 @@ def test_an_adapter_of_another_size_is_refused_with_the_tensor_that_differs(
     (tmp_path / "adapter_model.safetensors").write_bytes(lora.encode(cut))
     config = lora.render_config(Adapter(), "builtin:tiny", lora.target_names(cut))
     (tmp_path / "adapter_config.json").write_bytes(config)
-    assert main([*MAZE, "--adapter", str(tmp_path)]) == 2
+    assert hansa(*MAZE, "--adapter", str(tmp_path)) == 2
     said = capsys.readouterr().err
     assert "does not fit builtin:tiny" in said
     assert f"size mismatch for {name.removesuffix('.weight')}" in said

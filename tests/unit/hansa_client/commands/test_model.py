@@ -10,8 +10,8 @@ import yaml
 from hansa.adapter import lora
 from hansa.adapter.lora import Tensors
 from hansa_client.models import base_model
+from tests.support.commands import hansa
 from tests.unit.hansa_client import tinymodel
-from tests.unit.hansa_client.commands.program import hansa
 
 PAGE = Path(__file__).parents[4] / "docs" / "cli.md"
 SILOS = [

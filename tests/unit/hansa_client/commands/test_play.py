@@ -17,7 +17,8 @@ from hansa.adapter.lora import Tensors
 from hansa.api.spec import Adapter
 from hansa.core.exits import Exit
 from hansa_worlds import make
-from tests.unit.hansa_client.commands.program import Steering, hansa
+from tests.support.commands import hansa
+from tests.unit.hansa_client.commands.program import Steering
 
 MAZE = ("play", "maze", "--task", "maze-double-t-7-6", "--option", "prompt=brief")
 """One step above the goal."""

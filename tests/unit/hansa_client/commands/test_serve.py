@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.hansa_client.commands.program import hansa
+from tests.support.commands import hansa
 
 
 @pytest.mark.parametrize(

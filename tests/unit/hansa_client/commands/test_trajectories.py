@@ -14,7 +14,7 @@ from hansa_client.experience.shards import ShardHeader
 from hansa_client.trajectory import Episode, Turn
 from hansa_worlds import make
 from tests.support import builders, small
-from tests.unit.hansa_client.commands.program import hansa
+from tests.support.commands import hansa
 
 RULES = make("maze", {}).introduction()
 

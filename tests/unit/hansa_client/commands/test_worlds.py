@@ -6,23 +6,15 @@ from typing import Any
 import pytest
 
 from hansa.api.worlds import BUILTIN
-from hansa.cli.main import main as hansa
 from hansa.core.entry_points import Registry
 from hansa_worlds import listing, registry
 from hansa_worlds.base import World
 from hansa_worlds.maze.world import Maze
-
-
-def main(*arguments: str) -> int:
-    """The exit code of `hansa worlds` with these arguments."""
-    with pytest.raises(SystemExit) as ended:
-        hansa(["worlds", *arguments])
-    assert isinstance(ended.value.code, int)
-    return ended.value.code
+from tests.support.commands import hansa
 
 
 def data(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
-    assert main(*arguments, "-o", "json") == 0
+    assert hansa("worlds", *arguments, "-o", "json") == 0
     return json.loads(capsys.readouterr().out)
 
 
@@ -45,7 +37,7 @@ def test_options_change_what_is_listed(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_the_list_is_a_table_with_a_line_per_world(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main("maze", "wordle") == 0
+    assert hansa("worlds", "maze", "wordle") == 0
     title, maze, wordle, _ = capsys.readouterr().out.splitlines()
     assert title.split()[:5] == ["WORLD", "TRAIN", "VALIDATION", "TEST", "TURNS"]
     assert maze.split()[:5] == ["maze", "4000", "400", "25", "15"]
@@ -74,7 +66,7 @@ def test_a_world_that_cannot_be_made_does_not_hide_the_others(
     assert stubborn["trouble"] == "cannot be loaded (RuntimeError: no server)"
     (scored,) = data(capsys, "--score", "--episodes", "5")
     assert scored["world"] == "maze"
-    assert main() == 0
+    assert hansa("worlds") == 0
     assert "no server" in capsys.readouterr().out
 
 
@@ -90,7 +82,7 @@ def test_scores_come_with_intervals(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_scores_are_printed_as_a_table(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main("wordle", "--score", "--split", "validation", "--episodes", "6") == 0
+    assert hansa("worlds", "wordle", "--score", "--split", "validation", "--episodes", "6") == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:2] for line in lines[1:]] == [
         ["wordle", player] for player in ("random", "legal", "greedy", "expert")
@@ -112,7 +104,7 @@ def test_scores_of_each_kind_of_task_are_shown_when_asked_for(
     assert "groups" not in data(capsys, "maze", "--score")[0]["players"]["expert"]
     (entry,) = data(capsys, "maze", "--score", "--by-group")
     assert list(entry["players"]["expert"]["groups"]) == ["row-0", "row-1"]
-    assert main("maze", "--score", "--by-group") == 0
+    assert hansa("worlds", "maze", "--score", "--by-group") == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [
         "WORLD",
         *["maze"] * 4,
@@ -138,5 +130,5 @@ def test_scores_of_each_kind_of_task_are_shown_when_asked_for(
 def test_what_is_wrong_is_named(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(*arguments) == 2
+    assert hansa("worlds", *arguments) == 2
     assert capsys.readouterr().err.startswith(f"error: {message}")

@@ -4,8 +4,10 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any, NamedTuple
+
+from tests.support.loopback import QuietHandler
 
 
 class Reply(NamedTuple):
@@ -53,7 +55,7 @@ class Endpoint:
 def listening(endpoint: Endpoint) -> Iterator[Endpoint]:
     """The endpoint on a port of this machine."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
 
@@ -74,9 +76,6 @@ def listening(endpoint: Endpoint) -> Iterator[Endpoint]:
             self.send_header("Content-Length", str(len(reply.body)))
             self.end_headers()
             self.wfile.write(reply.body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

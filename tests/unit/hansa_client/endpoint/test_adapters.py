@@ -1,7 +1,7 @@
 """The right adapter at an endpoint: loaded by `hansa serve`, found by its digest, or refused."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,8 @@ from hansa_client.serving.sources import AdapterSource
 from hansa_worlds import DEMO_OPTIONS
 from tests.unit.hansa_client.endpoint.playing import HOW, engine, play
 from tests.unit.hansa_client.endpoint.scripted import Endpoint, Reply, listening, turn
+from tests.unit.hansa_client.rounds import Assign
 
-Assign = Callable[..., Assignment]
 OPTIONS = {**DEMO_OPTIONS["maze"], "max_turns": 3}
 
 

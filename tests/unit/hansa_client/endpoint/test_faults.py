@@ -11,7 +11,6 @@ import pytest
 
 from hansa.adapter import lora
 from hansa.api import bucket_documents
-from hansa.api.assignment import Assignment
 from hansa.api.endpoint import ENV_API_KEY
 from hansa.core import http
 from hansa.core.errors import PermanentError, WorldBroken
@@ -23,8 +22,8 @@ from hansa_client.trajectory import render
 from hansa_worlds import DEMO_OPTIONS
 from tests.unit.hansa_client.endpoint import playing
 from tests.unit.hansa_client.endpoint.scripted import Endpoint, Reply, listening, turn
+from tests.unit.hansa_client.rounds import Assign
 
-Assign = Callable[..., Assignment]
 HOW = replace(playing.HOW, max_broken=1.0)
 SECRET = "the-prompt-itself"
 MOVE = turn("move up")
@@ -97,7 +96,7 @@ def test_a_turn_that_is_asked_for_again_is_the_same_turn(play: Run) -> None:
         pytest.param(Reply(body=b"{}"), "no chat completion", id="no completion"),
         pytest.param(Reply(body=b"[" * 100_000), "no chat completion", id="deep JSON"),
         pytest.param(Reply(body=b'{"choices": [1]}'), "no chat completion", id="no choice"),
-        pytest.param(turn("x", "tool_calls"), "not text", id="a tool call"),
+        pytest.param(turn("x", "tool_calls"), "is not text", id="a tool call"),
         pytest.param(Reply(hang_up=True), r"the connection broke off, \d+ tries", id="it hangs up"),
     ],
 )

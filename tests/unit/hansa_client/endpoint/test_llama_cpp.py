@@ -1,18 +1,16 @@
 """A foreign server, llama.cpp's own, writes with a round's adapter what torch writes with it."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from hansa.api.assignment import Assignment
 from hansa_client.models import base_model
 from hansa_client.rollout import episodes
 from tests.support import llamas
 from tests.unit.hansa_client.endpoint.playing import HOW, play, random_adapter
+from tests.unit.hansa_client.rounds import Assign
 
-Assign = Callable[..., Assignment]
 GREEDY = replace(HOW, temperature=0.0, max_new_tokens=12)
 
 

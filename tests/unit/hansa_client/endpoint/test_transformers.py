@@ -1,7 +1,7 @@
 """A foreign server, `transformers serve`, writes with a round's adapter what torch writes."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,8 @@ from hansa_client.models import base_model
 from hansa_client.models.base_model import Base
 from tests.support import transformers_serve
 from tests.unit.hansa_client.endpoint.playing import HOW, engine, play, random_adapter
+from tests.unit.hansa_client.rounds import Assign
 
-Assign = Callable[..., Assignment]
 GREEDY = replace(HOW, temperature=0.0)
 pytestmark = pytest.mark.slow
 

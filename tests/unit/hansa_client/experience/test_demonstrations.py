@@ -1,7 +1,7 @@
 """Demonstrations: by the world's expert or from a file, rendered as a rollout would have."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,8 @@ from hansa_client.trajectory import Episode, decode, encode, render
 from hansa_worlds import World
 from tests.support.memory_store import MemoryStore
 from tests.unit.hansa_client.oddworlds import SECRET, OddWithExpert, offered
+from tests.unit.hansa_client.rounds import Assign
 
-Assign = Callable[..., Assignment]
 TALK = Conversation(
     "maze_6",
     (

@@ -1,19 +1,16 @@
 """Experience: shards read back as written, and learners get what the rules say."""
 
-from collections.abc import Callable
-
 import pytest
 import zstandard
 
-from hansa.api.assignment import Assignment
 from hansa.api.spec import Experience
 from hansa.core.errors import AnotherRun, Corrupt
 from hansa_client import learners
 from hansa_client.experience.shards import Shard, ShardHeader, Shards
 from hansa_client.trajectory import Episode, Turn
 from tests.support.memory_store import MemoryStore
+from tests.unit.hansa_client.rounds import Assign
 
-Assign = Callable[..., Assignment]
 KEY = "run/experience/maze/00001.jsonl.zst"
 
 

@@ -17,7 +17,7 @@ TINY = "builtin:tiny"
 PROJECTIONS = 16
 
 
-def _sequences(*lengths: int) -> list[Sequence]:
+def sequences(*lengths: int) -> list[Sequence]:
     drawn = np.random.default_rng(3)
     return [
         Sequence(drawn.integers(1, 40, size).tolist(), [place % 3 > 0 for place in range(size)])
@@ -25,7 +25,7 @@ def _sequences(*lengths: int) -> list[Sequence]:
     ]
 
 
-SEQUENCES = _sequences(7, 30, 3, 19, 19, 12)
+SEQUENCES = sequences(7, 30, 3, 19, 19, 12)
 
 
 def moved(base: Base) -> Tensors:

@@ -1,12 +1,10 @@
 """A learner of a package: the builtin ones' interface, and a sentence for what it makes."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hansa.api.assignment import Assignment
 from hansa.api.spec import Experience
 from hansa.core.errors import InputError, PermanentError, PluginMissing
 from hansa.core.exits import Exit
@@ -16,6 +14,7 @@ from hansa_client import contract, learners
 from hansa_client.contract import LearnerContractError
 from hansa_client.rollout import tasks
 from tests.support import packages
+from tests.unit.hansa_client.rounds import Assign
 
 CODE = """
 import itertools, random
@@ -104,7 +103,6 @@ KINDS = {
     "whole": "Whole",
     "spoiling": "Spoiling",
 }
-Assign = Callable[..., Assignment]
 
 
 @pytest.fixture(autouse=True)

@@ -26,7 +26,7 @@ from hansa_client.learners.private import (
 )
 from hansa_client.learners.reward_weighted import Weighted
 from hansa_client.learners.success_sft import Imitation
-from hansa_client.models import base_model, fused_layers, lora
+from hansa_client.models import fused_layers, lora
 from hansa_client.models.base_model import Base
 from hansa_client.models.segments import Segments
 from hansa_client.privacy import Stream
@@ -37,12 +37,6 @@ from tests.unit.hansa_client.learners import gradients as given
 OPACUS = json.loads(Path(__file__).with_name("opacus.json").read_text())
 EVERYBODY = range(len(given.SEQUENCES))
 CPU = torch.device("cpu")
-
-
-@pytest.fixture(scope="module")
-def library(random_model: Path) -> Base:
-    """A model of transformers, which can be packed."""
-    return base_model.load("path:random", random_model, 1)
 
 
 def lesson_from(tensors: Tensors, **training: Any) -> TrainingSet:

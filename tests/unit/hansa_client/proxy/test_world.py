@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import HTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -18,6 +18,7 @@ import pytest
 from hansa_client.proxy.world import Proxy
 from hansa_worlds import Observation, OptionError, Prompt, WorldDown, make
 from tests.support import harness
+from tests.support.loopback import QuietHandler
 from tests.support.processes import is_gone, until
 from tests.support.sources import ROOT
 
@@ -251,7 +252,7 @@ def test_a_manifest_runs_only_what_the_owner_allows(monkeypatch: pytest.MonkeyPa
         absent.start(absent.tasks("test")[0])
 
 
-class Running(BaseHTTPRequestHandler):
+class Running(QuietHandler):
     """A harness that runs already; paths are its manners."""
 
     def do_POST(self) -> None:
@@ -267,9 +268,6 @@ class Running(BaseHTTPRequestHandler):
         self.send_response(500 if self.path == "/fails" else 200)
         self.end_headers()
         self.wfile.write(answer)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Nothing."""
 
 
 @pytest.fixture

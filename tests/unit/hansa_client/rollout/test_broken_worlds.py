@@ -2,7 +2,7 @@
 
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -21,8 +21,8 @@ from hansa_client.round import check_world, play_round
 from hansa_client.silo import Silo
 from tests.support.memory_store import MemoryStore
 from tests.unit.hansa_client.oddworlds import DOWN, SECRET, Odd, Waiting, offered
+from tests.unit.hansa_client.rounds import Assign
 
-Assign = Callable[..., Assignment]
 HOW = RolloutConfig(
     temperature=1.0,
     max_length=512,

@@ -1,15 +1,13 @@
 """The choice of tasks follows from seeds, and a world that cannot be made is told by field."""
 
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 
 from hansa.api.assignment import Assignment
 from hansa.core.errors import PermanentError
 from hansa_client.rollout.tasks import choose_evaluation_jobs, choose_training_jobs, make_world
-
-Assign = Callable[..., Assignment]
+from tests.unit.hansa_client.rounds import Assign
 
 
 def names(told: Assignment) -> list[str]:

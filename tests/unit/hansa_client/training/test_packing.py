@@ -1,7 +1,6 @@
 """What a GPU trains by: packed rows, sliced logits and fused layers compute what plain ones do."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,19 +12,13 @@ from hansa.adapter.lora import Tensors
 from hansa.api.spec import Adapter, Training
 from hansa_client import learners
 from hansa_client.learners import TrainingSet, loop
-from hansa_client.models import base_model, fused_layers, lora
+from hansa_client.models import fused_layers, lora
 from hansa_client.models.base_model import Base
 from hansa_client.training import packing, scoring, sliced_logits
 from hansa_client.training.scoring import PackedScorer, Scorer
-from hansa_client.trajectory import Sequence
+from tests.unit.hansa_client.learners.gradients import sequences
 
 SHAPE = Adapter(rank=4)
-
-
-@pytest.fixture(scope="module")
-def library(random_model: Path) -> Base:
-    """A model of transformers with random weights."""
-    return base_model.load("path:random", random_model, 1)
 
 
 @pytest.fixture(scope="module")
@@ -41,14 +34,6 @@ def wrapped(library: Base, tensors: Tensors) -> Iterator[Any]:
     attached = lora.attach(library.model, SHAPE, tensors)
     yield attached
     lora.detach(attached)
-
-
-def sequences(*lengths: int) -> list[Sequence]:
-    drawn = np.random.default_rng(3)
-    return [
-        Sequence(drawn.integers(1, 40, size).tolist(), [place % 3 > 0 for place in range(size)])
-        for size in lengths
-    ]
 
 
 GIVEN = sequences(7, 30, 2, 19)
