@@ -97,7 +97,7 @@ def test_a_turn_that_is_asked_for_again_is_the_same_turn(play: Run) -> None:
         pytest.param(Reply(body=b"{}"), "no chat completion", id="no completion"),
         pytest.param(Reply(body=b"[" * 100_000), "no chat completion", id="deep JSON"),
         pytest.param(Reply(body=b'{"choices": [1]}'), "no chat completion", id="no choice"),
-        pytest.param(turn("x", "tool_calls"), "no text", id="a tool call"),
+        pytest.param(turn("x", "tool_calls"), "not text", id="a tool call"),
         pytest.param(Reply(hang_up=True), r"the connection broke off, \d+ tries", id="it hangs up"),
     ],
 )

@@ -61,7 +61,7 @@ def nested(depth: int) -> bytes:
         pytest.param(b"", "the body: got no JSON", id="nothing"),
         pytest.param(b"{", "the body: got no JSON", id="half of it"),
         pytest.param(b"\xff\xfe\x00", "the body: got no JSON", id="bytes that are no text"),
-        pytest.param(b"[]", "the body: got JSON that is no object", id="a list"),
+        pytest.param(b"[]", "the body: got JSON that is not an object", id="a list"),
         pytest.param(b'{"n": NaN}', "the body: got no JSON", id="not a number"),
         pytest.param(nested(100_000), "the body: got no JSON (nested too deeply)", id="depth"),
         pytest.param(b"{}", "model: got nothing", id="an empty object"),
