@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from hansa.adapter import lora as adapter
@@ -121,29 +121,27 @@ class Agent:
                 decoders,
             )
 
-    def _check_worlds(self) -> None:
-        """Refuse world `proxy`, which speaks in messages, with an endpoint of plain text."""
+    @contextmanager
+    def _open_decoders(self, tensors: Tensors | None) -> Iterator[episodes.Decoders | None]:
+        """What decodes turns: None for the base with the adapter merged, or the silo's endpoint.
+
+        World `proxy` speaks in messages, and is refused with an endpoint of plain text.
+        """
+        endpoint = self._assignment.turn_endpoint
+        if endpoint is None:
+            with self.merge_adapter(tensors):
+                yield None
+            return
+        from hansa_client.endpoint.engine import open_decoder
+
         if any(part.world == PROXY for part in mixed_silo.split_parts(self._assignment)):
             raise PermanentError(
                 f"environments[{self._assignment.environment}].endpoint: got one with world "
                 f"{PROXY}, expected none, or exploration.engine torch: its turns are recorded from "
                 "the client's own engine"
             )
-
-    @contextmanager
-    def _open_decoders(self, tensors: Tensors | None) -> Iterator[episodes.Decoders | None]:
-        """What decodes turns: None for the base with the adapter merged, or the silo's endpoint."""
-        endpoint = self._assignment.turn_endpoint
-        if endpoint is None:
-            with self.merge_adapter(tensors):
-                yield None
-            return
-        from hansa_client.endpoint.engine import EndpointEngine
-
-        self._check_worlds()
-        yield EndpointEngine(
-            self._assignment, endpoint, tensors or self.global_adapter, self._folder
-        )
+        whole = tensors or self.global_adapter
+        yield partial(open_decoder, self._assignment, endpoint, whole, self._folder)
 
 
 def read_start_adapter(

@@ -102,7 +102,7 @@ def _choose(training: Training, shards: list[Shard], rules: Experience | None = 
 def _make_training_set(training: Training, half: Half = "both") -> TrainingSet:
     played = _play_fixture()
     choice = _choose(training, played.shards)
-    sequences, weights = choice.render(LONGEST)
+    sequences, weights, _ = choice.render(LONGEST)
     wins = sum(episode.success for shard in played.shards for episode in shard.episodes)
     _require(bool(sequences), f"it chose nothing of {TASKS * SAMPLES} episodes, {wins} successes")
     return TrainingSet(

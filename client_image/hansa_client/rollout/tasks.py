@@ -64,16 +64,20 @@ def choose_training_jobs(assignment: Assignment, tasks: Sequence[Task]) -> list[
 
 
 def choose_evaluation_jobs(
-    assignment: Assignment, tasks: Sequence[Task], wanted: int | None = None
+    assignment: Assignment,
+    tasks: Sequence[Task],
+    wanted: int | None = None,
+    samples: int | None = None,
 ) -> list[EpisodeJob]:
     """Held-out tasks: the same with the same random numbers for every adapter that is measured.
 
-    Equal draws make the difference of two adapters less noisy than either's success.
+    Equal draws make the difference of two adapters less noisy than either's success. `wanted` tasks
+    and `samples` of each replace the settings' numbers.
     """
     seed = seeds.derive(assignment.seed, assignment.environment, 0, "evaluate")
     how = assignment.settings.evaluation
     count = how.tasks if wanted is None else wanted
-    return choose_held_out_jobs(tasks, count, seed, how.samples_per_task)
+    return choose_held_out_jobs(tasks, count, seed, samples or how.samples_per_task)
 
 
 def choose_held_out_jobs(

@@ -17,20 +17,15 @@ _WARM_UPS = 1
 """Runs before the capture, in which libraries allocate the memory they keep."""
 
 
-class GraphedModel:
-    """The input of a model's output layer for rows of one frame, with gradients."""
-
-    def __init__(self, model: Any, packed: PackedModel, frame: Frame, device: torch.device) -> None:
-        self.frame = frame
-        blank = PackedRow.pack([[0]], device, frame)
-        made = (blank.tokens, blank.positions, blank.bounds)
-        trunk = _Trunk(model, packed, frame).train()
-        self._play: Any = torch.cuda.make_graphed_callables(trunk, made, num_warmup_iters=_WARM_UPS)
-
-    def compute_states(self, row: PackedRow) -> torch.Tensor:
-        """States of all tokens of a row; the next call overwrites them."""
-        states: torch.Tensor = self._play(row.tokens, row.positions, row.bounds)
-        return states
+def record_model(
+    model: Any, packed: PackedModel, frame: Frame, device: torch.device
+) -> Callable[[PackedRow], torch.Tensor]:
+    """`packed.compute_states` for rows of one frame, as a graph; a call overwrites the last."""
+    blank = PackedRow.pack([[0]], device, frame)
+    made = (blank.tokens, blank.positions, blank.bounds)
+    trunk = _Trunk(model, packed, frame).train()
+    play: Any = torch.cuda.make_graphed_callables(trunk, made, num_warmup_iters=_WARM_UPS)
+    return lambda row: play(row.tokens, row.positions, row.bounds)
 
 
 class GraphRecorder:

@@ -16,7 +16,7 @@ from hansa_client.models import base_model, kv_slots, lora, slot_attention
 from hansa_client.models.base_model import Base
 from hansa_client.models.builtin.llama import Llama
 from hansa_client.training.adamw import AdamW
-from hansa_client.trajectory import render
+from hansa_client.trajectory import render_all
 from hansa_worlds import DEMO_OPTIONS, make
 
 TINY = "builtin:tiny"
@@ -26,7 +26,7 @@ TEXTS = ["Reach the goal.", "There is a wall above you. " * 9, "move <|end|>up",
 @pytest.fixture(scope="module")
 def by_library() -> Base:
     """The same model as transformers loads it."""
-    return base_model.load(TINY, base_model.resolve(TINY), 1, for_peft=True)
+    return base_model.load("path:tiny", base_model.resolve(TINY), 1)
 
 
 def test_only_the_builtin_model_does_without_the_library(base: Base, by_library: Base) -> None:
@@ -78,7 +78,7 @@ def lesson(base: Base, told: Adapter) -> TrainingSet:
         for task in world.tasks("train")[:8]
     ]
     return TrainingSet(
-        sequences=[render(episode, 1024) for episode in shown],
+        sequences=[render_all(episode, 1024)[0] for episode in shown],
         start=adapter.init_adapter(lora.shapes(base.model, told), told.rank, 7),
         adapter=told,
         training=Training(learning_rate=3e-3, batch_tokens=512, epochs=2),

@@ -80,7 +80,7 @@ def test_broken_episodes_are_dropped_and_the_others_are_as_without_them(
         pytest.param("down", rf"WorldDown at .*oddworlds.py:\d+ \({DOWN}\)", id="server is down"),
         pytest.param("nothing", r"AttributeError at hansa_worlds/base.py:\d+", id="None"),
         pytest.param("no text", r"BadAnswer at .*Odd \(its answer is no Observation", id="no text"),
-        pytest.param("surrogate", r"BadAnswer at .*Odd \(its text is no valid", id="surrogate"),
+        pytest.param("surrogate", r"BadAnswer at .*Odd \(its text is not valid", id="surrogate"),
         pytest.param("reward", r"BadAnswer at .*Odd \(its reward is no finite", id="reward"),
         pytest.param("words", r"BadAnswer at .*Odd \(its reward is no finite", id="words"),
     ],
