@@ -30,26 +30,24 @@ class Agent:
     def __init__(
         self, assignment: Assignment, store: ObjectStore, twin: Agent | None = None
     ) -> None:
-        """A twin is an agent with other adapters that shares its base model with this one."""
+        """A twin is an agent with other adapters, whose loaded base model this one shares."""
         self._assignment = assignment
         self._store = store
-        self._twin = twin
-        self._folder: Path = (
-            twin._folder
-            if twin
-            else model.resolve(assignment.model_from or assignment.model.source, assignment.storage)
-        )
+        self._folder: Path
+        if twin:
+            self._folder, self.base_model, self.base = twin._folder, twin.base_model, twin.base
+        else:
+            source = assignment.model_from or assignment.model.source
+            self._folder = model.resolve(source, assignment.storage)
 
     @cached_property
     def base_model(self) -> str:
         """Digest of the base model's files."""
-        return self._twin.base_model if self._twin else model.compute_digest(self._folder)
+        return model.compute_digest(self._folder)
 
     @cached_property
     def base(self) -> Base:
         """The loaded base model."""
-        if self._twin:
-            return self._twin.base
         threads = self._assignment.settings.training.cpu_threads
         return model.load(self._assignment.model.source, self._folder, threads)
 
@@ -58,8 +56,6 @@ class Agent:
         """Shape of each tensor of the adapter on this base model, without the frozen part."""
         from hansa_client.models import lora
 
-        if self._twin:
-            return self._twin.shapes
         return lora.shapes(self.base.model, self._assignment.adapter)
 
     @cached_property

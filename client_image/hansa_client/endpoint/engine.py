@@ -39,16 +39,17 @@ def open_decoder(
     `folder` holds the base model.
     """
     key = os.environ.get(ENV_API_KEY, "")
-    offer = _make_offer(assignment, endpoint.server, tensors, folder, base)
+    offer = make_offer(assignment, endpoint.server, tensors, folder, base)
     with serve_adapter(Api(endpoint, key), endpoint, offer) as asked:
         count = max(1, min(rows, endpoint.concurrency))
         with closing(EndpointDecoder(Api(endpoint, key), asked, base.chat, count, how)) as decoder:
             yield decoder
 
 
-def _make_offer(
+def make_offer(
     assignment: Assignment, server: str, tensors: Tensors, folder: Path, base: Base
 ) -> OfferedAdapter:
+    """The adapter as it is offered to a server of this kind, whose base model is in the folder."""
     data = lora.encode(tensors)
     is_merged = server == TRANSFORMERS  # then the base's digest counts, too
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from hansa_client.learners.private_graph import GraphedSums
+from hansa_client.learners.private_graph import GraphedSums, split_by_weight
 from hansa_client.training import batches, even_rows, noise, scoring
 from hansa_client.training.adamw import AdamW
 from hansa_client.training.scoring import PackedScorer, count_agent_tokens
@@ -281,12 +281,6 @@ class PackedGradients:
         shares = self._scorer.tensor([self._shares[index] for index in part])
         (-(logprobs * shares[rows]).sum()).backward()  # type: ignore[no-untyped-call]
         return self._segments.end(self._weights)
-
-
-def split_by_weight(flat: torch.Tensor, weights: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Split a vector of all weights' values into tensors of their shapes."""
-    parts = torch.split(flat, [weight.numel() for weight in weights])
-    return [part.view_as(weight) for part, weight in zip(parts, weights, strict=True)]
 
 
 @torch.no_grad()

@@ -91,8 +91,11 @@ def compute_digest(folder: Path) -> str:
     return fingerprint(digests)
 
 
-def load(source: str, folder: Path, threads: int) -> Base:
-    """Load a model in fp32 on a CPU or bf16 on a GPU; make torch deterministic where possible."""
+def load(source: str, folder: Path, threads: int, *, for_peft: bool = False) -> Base:
+    """Load a model in fp32 on a CPU or bf16 on a GPU, and make torch deterministic where possible.
+
+    `for_peft`: load even the builtin model by transformers, for use with PEFT itself.
+    """
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads do not survive a fork
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # for deterministic cuBLAS
     import torch
@@ -104,7 +107,7 @@ def load(source: str, folder: Path, threads: int) -> Base:
     torch.backends.cuda.enable_cudnn_sdp(False)  # its backward pass is not deterministic
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-    read = _read_builtin if is_builtin(source) else _read
+    read = _read_builtin if is_builtin(source) and not for_peft else _read
     try:
         model, tokenizer = read(folder, dtype)
     except (MemoryError, torch.OutOfMemoryError):

@@ -58,8 +58,3 @@ def split_step(
 def count_padded_tokens(part: Sequence[int], lengths: Sequence[int]) -> int:
     """Tokens of a part with padding: rows times the longest."""
     return len(part) * max(lengths[index] for index in part)
-
-
-def count_tokens(steps: Sequence[Sequence[int]], lengths: Sequence[int]) -> int:
-    """Tokens trained on in all steps, padding left out."""
-    return sum(lengths[index] for step in steps for index in step)

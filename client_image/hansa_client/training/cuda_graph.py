@@ -13,7 +13,7 @@ import torch
 
 from hansa_client.training.packing import Frame, PackedModel, PackedRow
 
-_WARM_UPS = 1
+WARM_UPS = 1
 """Runs before the capture, in which libraries allocate the memory they keep."""
 
 
@@ -24,31 +24,8 @@ def record_model(
     blank = PackedRow.pack([[0]], device, frame)
     made = (blank.tokens, blank.positions, blank.bounds)
     trunk = _Trunk(model, packed, frame).train()
-    play: Any = torch.cuda.make_graphed_callables(trunk, made, num_warmup_iters=_WARM_UPS)
+    play: Any = torch.cuda.make_graphed_callables(trunk, made, num_warmup_iters=WARM_UPS)
     return lambda row: play(row.tokens, row.positions, row.bounds)
-
-
-class GraphRecorder:
-    """Captures steps that run one at a time, so that they share memory."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
-
-    def record(self, step: Callable[[], None]) -> Callable[[], None]:
-        """Run and capture a step, and return what replays it; on a CPU, for tests, the step."""
-        if self._device.type != "cuda":
-            return step
-        stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
-        stream.wait_stream(torch.cuda.current_stream(self._device))
-        with torch.cuda.stream(stream):
-            for _ in range(_WARM_UPS):
-                step()
-        torch.cuda.current_stream(self._device).wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool):
-            step()
-        return graph.replay
 
 
 class _Trunk(torch.nn.Module):

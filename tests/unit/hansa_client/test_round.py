@@ -135,7 +135,7 @@ def test_the_folder_is_a_peft_adapter(
     store, _ = whole
     for name in (bucket_keys.ADAPTER, bucket_keys.CONFIG):
         (tmp_path / name).write_bytes(store.objects[UPDATE + name])
-    fresh = base_model.load("path:tiny", base_model.resolve("builtin:tiny"), 1)
+    fresh = base_model.load("builtin:tiny", base_model.resolve("builtin:tiny"), 1, for_peft=True)
     loaded = PeftModel.from_pretrained(fresh.model, str(tmp_path))
     ours = lora.decode(store.objects[UPDATE + bucket_keys.ADAPTER])
     for name, tensor in loaded.named_parameters():

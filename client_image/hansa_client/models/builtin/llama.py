@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, fields
 from pathlib import Path
+from types import SimpleNamespace
 
 import torch
 from safetensors.torch import load_file
@@ -56,14 +57,6 @@ class LlamaConfig:
         return cls(**{field.name: config[field.name] for field in fields(cls)})
 
 
-@dataclass(frozen=True)
-class Output:
-    """What a forward pass returns."""
-
-    logits: torch.Tensor
-    """Of shape (rows, columns, vocabulary)."""
-
-
 class Llama(nn.Module):
     """A causal language model with the methods that the client calls on any model."""
 
@@ -84,11 +77,11 @@ class Llama(nn.Module):
         slots: KVSlots | None = None,
         use_cache: bool = False,
         logits_to_keep: int | torch.Tensor = 0,
-    ) -> Output:
-        """Logits of the last columns, or of those with these indexes; slots are the KV cache."""
+    ) -> SimpleNamespace:
+        """`logits` of the last columns, or of those with these indexes; slots are the KV cache."""
         states = self.model(input_ids, position_ids, slots)
         kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
-        return Output(self.lm_head(states[:, kept, :]))
+        return SimpleNamespace(logits=self.lm_head(states[:, kept, :]))
 
     def get_output_embeddings(self) -> nn.Module:
         """The layer that computes the logits."""

@@ -26,7 +26,7 @@ HOW = RolloutConfig(temperature=0.0, max_length=500, batch_episodes=3, round=1, 
 
 @pytest.fixture(scope="module")
 def by_library() -> Base:
-    return base_model.load("path:tiny", base_model.resolve(TINY), 1)
+    return base_model.load(TINY, base_model.resolve(TINY), 1, for_peft=True)
 
 
 def greedy(base: Base, tokens: list[int], most: int) -> list[int]:

@@ -26,7 +26,7 @@ TEXTS = ["Reach the goal.", "There is a wall above you. " * 9, "move <|end|>up",
 @pytest.fixture(scope="module")
 def by_library() -> Base:
     """The same model as transformers loads it."""
-    return base_model.load("path:tiny", base_model.resolve(TINY), 1)
+    return base_model.load(TINY, base_model.resolve(TINY), 1, for_peft=True)
 
 
 def test_only_the_builtin_model_does_without_the_library(base: Base, by_library: Base) -> None:

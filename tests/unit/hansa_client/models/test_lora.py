@@ -20,10 +20,10 @@ TINY = "builtin:tiny"
 IDS = torch.tensor([[1, 5, 9, 22, 17, 4, 30, 12]])
 
 
-@pytest.fixture(scope="module", params=[TINY, "path:tiny"], ids=["plain", "by PEFT"])
+@pytest.fixture(scope="module", params=["plain", "by PEFT"])
 def base(request: pytest.FixtureRequest) -> Base:
     """The builtin model as it is, and as a model of transformers that PEFT takes."""
-    return base_model.load(request.param, base_model.resolve(TINY), 1)
+    return base_model.load(TINY, base_model.resolve(TINY), 1, for_peft=request.param == "by PEFT")
 
 
 @pytest.fixture(scope="module")

@@ -81,7 +81,7 @@ def models(base: Base, monkeypatch: pytest.MonkeyPatch) -> dict[str, Base]:
         choose, "can_use_slots", lambda model, longest: hasattr(model, "reads_kv_slots")
     )
     folder = base_model.resolve(TINY)
-    return {"slots": base, "columns": base_model.load("path:tiny", folder, 1)}
+    return {"slots": base, "columns": base_model.load(TINY, folder, 1, for_peft=True)}
 
 
 @pytest.mark.parametrize("engine", ["slots", "columns"])

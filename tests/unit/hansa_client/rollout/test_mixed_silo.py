@@ -49,7 +49,7 @@ def extra(start: Tensors, rank: int) -> Tensors:
 
 
 def by_peft() -> Base:
-    return base_model.load("path:tiny", base_model.resolve("builtin:tiny"), 1)
+    return base_model.load("builtin:tiny", base_model.resolve("builtin:tiny"), 1, for_peft=True)
 
 
 @pytest.mark.parametrize("half", ["A", "B"])

@@ -19,9 +19,9 @@ ROWS = [[3, 5, 8, 13, 21, 34, 55], [2, 4], [7, 1, 9, 6, 30]]
 LESSON = [Sequence(tokens, [True] * len(tokens)) for tokens in ROWS]
 
 
-@pytest.fixture(scope="module", params=[TINY, "path:tiny"], ids=["builtin", "transformers"])
+@pytest.fixture(scope="module", params=[False, True], ids=["builtin", "transformers"])
 def base(request: pytest.FixtureRequest) -> Base:
-    return base_model.load(request.param, base_model.resolve(TINY), 1)
+    return base_model.load(TINY, base_model.resolve(TINY), 1, for_peft=request.param)
 
 
 def modules(base: Base) -> list[str]:
