@@ -34,9 +34,6 @@ _BELOW = 1 - 1e-9
 _PIECE = 2**25
 """Values that are converted to float64 at a time."""
 
-Sums = list[torch.Tensor]
-"""Sum of a step's gradients for each weight, in float64."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Protection:
@@ -139,8 +136,8 @@ class PrivateRun:
 
         yield one_by_one
 
-    def add_up(self, drawn: Sequence[int]) -> Sums:
-        """The sum of the clipped gradients of these sequences."""
+    def add_up(self, drawn: Sequence[int]) -> list[torch.Tensor]:
+        """The sum of the clipped gradients of these sequences for each weight, in float64."""
         if self.packed:
             return split_by_weight(self.packed.add_up(drawn).clone(), self.weights)
         sums = [torch.zeros_like(weight, dtype=torch.float64) for weight in self.weights]
@@ -296,7 +293,9 @@ def add_clipped_rows(total: torch.Tensor, rows: torch.Tensor, clip: float) -> No
 
 
 @torch.no_grad()
-def add_clipped(sums: Sums, gradients: Sequence[torch.Tensor], clip: float) -> None:
+def add_clipped(
+    sums: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor], clip: float
+) -> None:
     """Add one trajectory's clipped gradient; one that is not finite is left out."""
     wide = [gradient.double() for gradient in gradients]
     norm = math.sqrt(sum(float((gradient * gradient).sum()) for gradient in wide))

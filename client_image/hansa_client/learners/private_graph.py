@@ -11,9 +11,8 @@ from collections.abc import Callable, Sequence
 import torch
 
 from hansa_client.models.segments import Segments
-from hansa_client.training.cuda_graph import WARM_UPS
 from hansa_client.training.even_rows import EvenRow, RowShape
-from hansa_client.training.packing import PackedRow
+from hansa_client.training.packing import WARM_UPS, PackedRow
 from hansa_client.training.scoring import PackedScorer
 
 

@@ -92,7 +92,8 @@ class _Sums:
 
         def look(layer: Any, arguments: tuple[torch.Tensor, ...]) -> None:
             states, last = arguments[0], self._last
-            if last is None or last[0] is not states or not _are_in_one_block(name, last[1]):
+            block = name.rpartition(".")[0]  # layers of one block are always in the same pass
+            if last is None or last[0] is not states or last[1].rpartition(".")[0] != block:
                 last = self._last = (states, name)
                 self._add(name, states.flatten(0, 1)[self._real].float())
             readers = self.readers.setdefault(last[1], [])
@@ -105,11 +106,6 @@ class _Sums:
         if name not in self.totals:
             self.totals[name] = rows.new_zeros((rows.shape[1], rows.shape[1]))
         self.totals[name].addmm_(rows.T, rows)
-
-
-def _are_in_one_block(name: str, other: str) -> bool:
-    """Whether two layers are of one block, so that they are always in the same pass."""
-    return name.rpartition(".")[0] == other.rpartition(".")[0]
 
 
 def _describe(sums: _Sums, tokens: int, rank: int) -> Tensors:

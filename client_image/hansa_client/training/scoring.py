@@ -13,7 +13,6 @@ from torch.nn.utils.rnn import pad_sequence
 from hansa_client import trajectory
 from hansa_client.models.base_model import Base
 from hansa_client.training import batches, packing, sliced_logits
-from hansa_client.training.cuda_graph import record_model
 
 _READ_TOKENS = 16384
 """Tokens of one forward pass without gradients."""
@@ -178,7 +177,7 @@ class PackedScorer(Scorer):
             return self._packed.compute_states(row)
         if self._recorded is None:
             try:
-                self._recorded = record_model(self._model, self._packed, frame, self._device)
+                self._recorded = self._packed.record(frame, self._device)
             except torch.OutOfMemoryError:
                 raise
             except RuntimeError:  # a layer that waits for the GPU cannot be captured: only slower
