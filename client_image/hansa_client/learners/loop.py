@@ -109,8 +109,9 @@ def _make_run(
                 "only such with spec.privacy on a GPU: their gradients cannot be told apart"
             )
         if isinstance(scorer, PackedScorer):
-            clip = lesson.private.clip
-            run.packed = PackedGradients(scorer, segments, run.weights, lesson, clip)
+            room = training.micro_batch_tokens or training.batch_tokens
+            own = (lesson.sequences, lesson.weights, room, lesson.private.clip)
+            run.packed = PackedGradients(scorer, segments, run.weights, *own)
     return run
 
 

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from hansa_client import trajectory
 from hansa_client.learners.private_graph import GraphedSums, split_by_weight
 from hansa_client.training import batches, even_rows, noise, scoring
 from hansa_client.training.adamw import AdamW
 from hansa_client.training.scoring import PackedScorer, count_agent_tokens
 
 if TYPE_CHECKING:
-    from hansa_client.learners.base import TrainingSet
     from hansa_client.models.segments import Segments
     from hansa_client.privacy import Stream
 
@@ -189,19 +189,21 @@ class PackedGradients:
         scorer: PackedScorer,
         segments: Segments,
         weights: Sequence[torch.Tensor],
-        lesson: TrainingSet,
+        sequences: Sequence[trajectory.Sequence],
+        counts: Sequence[float],
+        room: int,
         clip: float,
     ) -> None:
-        """A row has the tokens of a micro-batch; without weights all trajectories count equally."""
+        """A row has at most `room` tokens; without `counts` all trajectories count equally."""
         self._scorer = scorer
         self._segments = segments
         self._weights = weights
-        self._sequences = lesson.sequences
-        self._lengths = [len(sequence) for sequence in lesson.sequences]
-        self._room = lesson.training.micro_batch_tokens or lesson.training.batch_tokens
+        self._sequences = sequences
+        self._lengths = [len(sequence) for sequence in sequences]
+        self._room = room
         self._add_rows = partial(add_clipped_rows, clip=clip)
-        self._agents = [count_agent_tokens([sequence]) for sequence in lesson.sequences]
-        pairs = zip(lesson.weights or [1.0] * len(self._agents), self._agents, strict=True)
+        self._agents = [count_agent_tokens([sequence]) for sequence in sequences]
+        pairs = zip(counts or [1.0] * len(sequences), self._agents, strict=True)
         self._shares = [weight / max(1, count) for weight, count in pairs]
         self._shapes: list[even_rows.RowShape] = []
         self._graphed: GraphedSums | None = None
