@@ -148,7 +148,7 @@ def timed(base: Base, length: int, steps: int) -> dict[str, Any]:
     reading: list[float] = []
     recording: list[float] = []
     with (
-        watched(PackedGradients, "sums", gradients),
+        watched(PackedGradients, "add_up", gradients),
         watched(noise.NoiseAhead, "read", reading),
         watched(PackedGradients, "expect", recording),
     ):

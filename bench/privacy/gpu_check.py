@@ -73,7 +73,7 @@ def together(base: Base, lesson: TrainingSet, parts: list[list[int]]) -> Gradien
     """From packed rows of these trajectories."""
     with running(base, lesson, packed=True) as run:
         assert run.packed
-        rows = [run.packed.compute_gradients(run.weights, part) for part in parts]
+        rows = [run.packed.compute_gradients(part) for part in parts]
     return [
         torch.cat([each[place].double().flatten() for each in row]).cpu()
         for row, part in zip(rows, parts, strict=True)
@@ -207,7 +207,7 @@ def _compared(
             return [torch.cat([s.flatten() for s in run.add_up(lot)]).cpu() for lot in lots]
 
         eager = sums()
-        packed.expect([*lots, *(coming * scoring.MANY)], run.weights, run._protection.clip)
+        packed.expect([*lots, *(coming * scoring.MANY)])
         shapes, is_recorded = [vars(shape) for shape in packed._shapes], bool(packed._graphed)
         graphs, again = sums(), sums()
         with torch.no_grad():

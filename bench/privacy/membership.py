@@ -55,7 +55,7 @@ class Shadow(Remembering):
         for environment in self._environments:
             episodes, agent = self.experts(environment)
             name, longest = environment.name, agent.base.cap_length(self._spec.training.max_length)
-            rows = [trajectory.render(episode, longest) for episode in episodes]
+            rows = [trajectory.render_all(episode, longest)[0] for episode in episodes]
             counts = [sum(row.is_agent) for row in rows]
             told[name] = {"tasks": [episode.task for episode in episodes]}
             for who, tensors in (("shared", self.final), ("own", self.owns[name])):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hansa_client.experience import demonstrations
 from hansa_client.models.chat_template import Chat
-from hansa_client.trajectory import Episode, render
+from hansa_client.trajectory import Episode, render_all
 from hansa_worlds import make
 
 WORLDS = ("textcraft", "webshop")
@@ -29,7 +29,9 @@ def main() -> None:
         AutoTokenizer.from_pretrained(given.model, local_files_only=True, trust_remote_code=False)
     )
     shown = [episodes(name, given.run_each, chat) for name in WORLDS]
-    rows = [render(episode, MAX_LENGTH) for pair in zip(*shown, strict=True) for episode in pair]
+    rows = [
+        render_all(episode, MAX_LENGTH)[0] for pair in zip(*shown, strict=True) for episode in pair
+    ]
     told = [{"tokens": row.tokens, "is_agent": [int(own) for own in row.is_agent]} for row in rows]
     given.out.write_text(json.dumps(told, separators=(",", ":")))
     lengths = sorted(len(row) for row in rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from hansa.adapter import lora as adapter
@@ -30,26 +30,24 @@ class Agent:
     def __init__(
         self, assignment: Assignment, store: ObjectStore, twin: Agent | None = None
     ) -> None:
-        """A twin is an agent with other adapters that shares its base model with this one."""
+        """A twin is an agent with other adapters, whose loaded base model this one shares."""
         self._assignment = assignment
         self._store = store
-        self._twin = twin
-        self._folder: Path = (
-            twin._folder
-            if twin
-            else model.resolve(assignment.model_from or assignment.model.source, assignment.storage)
-        )
+        self._folder: Path
+        if twin:
+            self._folder, self.base_model, self.base = twin._folder, twin.base_model, twin.base
+        else:
+            source = assignment.model_from or assignment.model.source
+            self._folder = model.resolve(source, assignment.storage)
 
     @cached_property
     def base_model(self) -> str:
         """Digest of the base model's files."""
-        return self._twin.base_model if self._twin else model.compute_digest(self._folder)
+        return model.compute_digest(self._folder)
 
     @cached_property
     def base(self) -> Base:
         """The loaded base model."""
-        if self._twin:
-            return self._twin.base
         threads = self._assignment.settings.training.cpu_threads
         return model.load(self._assignment.model.source, self._folder, threads)
 
@@ -58,8 +56,6 @@ class Agent:
         """Shape of each tensor of the adapter on this base model, without the frozen part."""
         from hansa_client.models import lora
 
-        if self._twin:
-            return self._twin.shapes
         return lora.shapes(self.base.model, self._assignment.adapter)
 
     @cached_property
@@ -121,29 +117,27 @@ class Agent:
                 decoders,
             )
 
-    def _check_worlds(self) -> None:
-        """Refuse world `proxy`, which speaks in messages, with an endpoint of plain text."""
+    @contextmanager
+    def _open_decoders(self, tensors: Tensors | None) -> Iterator[episodes.Decoders | None]:
+        """What decodes turns: None for the base with the adapter merged, or the silo's endpoint.
+
+        World `proxy` speaks in messages, and is refused with an endpoint of plain text.
+        """
+        endpoint = self._assignment.turn_endpoint
+        if endpoint is None:
+            with self.merge_adapter(tensors):
+                yield None
+            return
+        from hansa_client.endpoint.engine import open_decoder
+
         if any(part.world == PROXY for part in mixed_silo.split_parts(self._assignment)):
             raise PermanentError(
                 f"environments[{self._assignment.environment}].endpoint: got one with world "
                 f"{PROXY}, expected none, or exploration.engine torch: its turns are recorded from "
                 "the client's own engine"
             )
-
-    @contextmanager
-    def _open_decoders(self, tensors: Tensors | None) -> Iterator[episodes.Decoders | None]:
-        """What decodes turns: None for the base with the adapter merged, or the silo's endpoint."""
-        endpoint = self._assignment.turn_endpoint
-        if endpoint is None:
-            with self.merge_adapter(tensors):
-                yield None
-            return
-        from hansa_client.endpoint.engine import EndpointEngine
-
-        self._check_worlds()
-        yield EndpointEngine(
-            self._assignment, endpoint, tensors or self.global_adapter, self._folder
-        )
+        whole = tensors or self.global_adapter
+        yield partial(open_decoder, self._assignment, endpoint, whole, self._folder)
 
 
 def read_start_adapter(

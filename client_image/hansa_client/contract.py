@@ -19,7 +19,7 @@ from hansa.adapter.lora import Tensors
 from hansa.api.spec import Adapter, Experience, Training
 from hansa.api.strategies import Half
 from hansa.core.errors import HansaError
-from hansa_client import learners, seeds
+from hansa_client import learners
 from hansa_client.experience.shards import Shard, ShardHeader
 from hansa_client.learners import Choice, Trained, TrainingSet
 from hansa_client.models.base_model import Base
@@ -56,11 +56,13 @@ def _play_fixture() -> LearnerFixture:
     """Demonstrations, and an explored round with successes and failures."""
     from hansa_client.models import base_model, lora
     from hansa_client.rollout.episodes import play
-    from hansa_client.rollout.live_episodes import EpisodeJob, RolloutConfig
+    from hansa_client.rollout.live_episodes import RolloutConfig
+    from hansa_client.rollout.tasks import choose_held_out_jobs
 
     base = base_model.load(MODEL, base_model.resolve(MODEL), 1)
     start = adapter.init_adapter(lora.shapes(base.model, Adapter()), Adapter().rank, 1)
     tasks = make(WORLD, DEMO_OPTIONS[WORLD]).tasks("train")[:TASKS]
+    jobs = choose_held_out_jobs(tasks, TASKS, 1, SAMPLES)
     how = RolloutConfig(
         temperature=1.0,
         max_length=LONGEST,
@@ -69,11 +71,6 @@ def _play_fixture() -> LearnerFixture:
         round=1,
         source="exploration",
     )
-    jobs = [
-        EpisodeJob(t, s, seeds.derive_episode_seed(1, t.id, s))
-        for t in tasks
-        for s in range(SAMPLES)
-    ]
     with lora.merge_adapter(base.model, Adapter(), start):
         episodes = play(base, lambda: make(WORLD, DEMO_OPTIONS[WORLD]), jobs, how).episodes
     first = {"source": "demonstration", "round": 0}
@@ -102,7 +99,7 @@ def _choose(training: Training, shards: list[Shard], rules: Experience | None = 
 def _make_training_set(training: Training, half: Half = "both") -> TrainingSet:
     played = _play_fixture()
     choice = _choose(training, played.shards)
-    sequences, weights = choice.render(LONGEST)
+    sequences, weights, _ = choice.render(LONGEST)
     wins = sum(episode.success for shard in played.shards for episode in shard.episodes)
     _require(bool(sequences), f"it chose nothing of {TASKS * SAMPLES} episodes, {wins} successes")
     return TrainingSet(

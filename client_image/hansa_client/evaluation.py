@@ -42,23 +42,16 @@ class Subject:
     """The same task by task, in the silo's private store."""
 
 
-def make_start_subject(assignment: Assignment) -> Subject:
-    """The adapter that the round starts from, which all share."""
-    name, round_ = assignment.environment, assignment.start.round
+def make_subject(assignment: Assignment, own_sha256: str = "") -> Subject:
+    """The adapter that the round starts from, which all share, or the environment's own update."""
+    name, is_own = assignment.environment, bool(own_sha256)
+    own = StartAdapter(round=assignment.round, sha256=own_sha256)
+    adapter = own if is_own else assignment.start
+    private = assignment.private_storage.prefix
     return Subject(
-        assignment.start,
-        bucket_keys.evaluation(assignment.storage.prefix, name, round_),
-        bucket_keys.evaluation_tasks(assignment.private_storage.prefix, name, round_),
-    )
-
-
-def make_own_subject(assignment: Assignment, sha256: str) -> Subject:
-    """The environment's own update of the round."""
-    name, round_ = assignment.environment, assignment.round
-    return Subject(
-        StartAdapter(round=round_, sha256=sha256),
-        bucket_keys.evaluation(assignment.storage.prefix, name, round_, own=True),
-        bucket_keys.evaluation_tasks(assignment.private_storage.prefix, name, round_, own=True),
+        adapter,
+        bucket_keys.evaluation(assignment.storage.prefix, name, adapter.round, own=is_own),
+        bucket_keys.evaluation_tasks(private, name, adapter.round, own=is_own),
     )
 
 
@@ -94,7 +87,16 @@ def commit(
 
     With noise nothing exact is published: broken episodes count as failed, and no time is given.
     """
-    mine = _make_tallies(assignment, subject, tally_by_task(episodes), greedy or {})
+    inputs = {**assignment.evaluation_inputs(), "adapter_sha256": subject.adapter.sha256}
+    mine = TaskTallies(
+        program=hansa.__version__,
+        environment=assignment.environment,
+        adapter=subject.adapter,
+        fingerprint=fingerprint(inputs),
+        inputs=inputs,
+        tasks=tally_by_task(episodes),
+        greedy=greedy or {},
+    )
     first = put_once(private, subject.private_key, canonical(mine.to_json()))
     kept = _parse_tallies(assignment, subject, first)
     own = EvaluationDocument(
@@ -154,24 +156,6 @@ def tally(episodes: Sequence[Episode], key: Callable[[Episode], str]) -> dict[st
             counts[0] += episode.success
             counts[1] += 1
     return tallies
-
-
-def _make_tallies(
-    assignment: Assignment,
-    subject: Subject,
-    tasks: dict[str, list[int]],
-    greedy: dict[str, list[int]],
-) -> TaskTallies:
-    inputs = {**assignment.evaluation_inputs(), "adapter_sha256": subject.adapter.sha256}
-    return TaskTallies(
-        program=hansa.__version__,
-        environment=assignment.environment,
-        adapter=subject.adapter,
-        fingerprint=fingerprint(inputs),
-        inputs=inputs,
-        tasks=tasks,
-        greedy=greedy,
-    )
 
 
 def _parse_evaluation(assignment: Assignment, subject: Subject, data: bytes) -> EvaluationDocument:

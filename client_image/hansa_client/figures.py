@@ -14,7 +14,6 @@ from hansa_client.evaluation import tally, tally_by_task
 from hansa_client.experience.shards import Shard
 from hansa_client.rollout import mixed_silo
 from hansa_client.rollout.tasks import choose_training_jobs, explain_world_errors, make_world
-from hansa_client.training import batches
 from hansa_client.trajectory import Episode
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def count_round(shards: list[Shard], lesson: TrainingSet, round_: int) -> Counts
         experience=sum(len(shard.episodes) for shard in shards),
         kept=sum(not sequence.continues for sequence in lesson.sequences),
         steps=len(steps),
-        tokens=batches.count_tokens(steps, [len(sequence) for sequence in lesson.sequences]),
+        tokens=sum(len(lesson.sequences[index]) for step in steps for index in step),
         generated=own.header.generated,
         broken=own.header.broken,
     )

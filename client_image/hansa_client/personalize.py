@@ -92,7 +92,7 @@ def choose(
         try_until_no_better(trial.try_candidate, trial.ratio(GLOBAL), _evolve_alone(silo, agent))
     if alone:
         trial.try_candidate(ALONE, alone)
-    subject = evaluations.make_start_subject(assignment)
+    subject = evaluations.make_subject(assignment)
     known = evaluations.read_tallies(silo.private, assignment, subject)
     if known and trial.best == GLOBAL:
         tasks, greedy = known.tasks, known.greedy
@@ -173,14 +173,14 @@ def mix(shared: Tensors, own: Tensors, share: float) -> Tensors:
     The factors are concatenated: averaging A and B would add products of one adapter's A with the
     other's B. The rank is the sum of both.
     """
-    mixed: Tensors = {}
-    for name, array in shared.items():
-        if lora.side(name) == "A":
-            mixed[name] = np.concatenate([array, own[name]], axis=0)
-        else:
-            parts = [array * np.float32(1 - share), own[name] * np.float32(share)]
-            mixed[name] = np.concatenate(parts, axis=1)
-    return mixed
+
+    def weigh(tensors: Tensors, weight: float) -> Tensors:
+        return {
+            name: array if lora.side(name) == "A" else array * np.float32(weight)
+            for name, array in tensors.items()
+        }
+
+    return lora.join(weigh(shared, 1 - share), weigh(own, share))
 
 
 def _read_own_update(silo: Silo) -> Tensors | None:
@@ -281,8 +281,7 @@ def _store(private: ObjectStore, assignment: Assignment, tensors: Tensors) -> di
     """Adapter and config as PEFT loads them, in the private store."""
     data = put_once(private, _folder(assignment) + bucket_keys.ADAPTER, lora.encode(tensors))
     shapes = lora.parse_shapes(data, len(data))
-    rank = next(shape[0] for name, shape in shapes.items() if lora.side(name) == "A")
-    extra = rank - assignment.adapter.rank
+    extra = lora.frozen_rank(shapes, assignment.adapter.rank)
     config = lora.render_config(
         assignment.adapter, assignment.model.source, lora.target_names(shapes), extra
     )

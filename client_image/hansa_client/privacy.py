@@ -60,11 +60,13 @@ def open_ledger(store: ObjectStore, assignment: Assignment) -> Ledger | None:
     Before anything is loaded, played or sent.
     """
     privacy = assignment.settings.privacy
-    own = _read_budget(store, assignment)
+    key = _budget_key(assignment)
+    data = get_if_present(store, key)
+    own = parse(Budget, key, data) if data is not None else None
     if privacy is None:
         if own:
             raise OrderRefused(
-                f"this silo's {_budget_key(assignment)} allows an epsilon of {own.epsilon:g}, and "
+                f"this silo's {key} allows an epsilon of {own.epsilon:g}, and "
                 "the federation has no spec.privacy; nothing was loaded"
             )
         return None
@@ -79,7 +81,7 @@ def open_ledger(store: ObjectStore, assignment: Assignment) -> Ledger | None:
         raise PermanentError(f"settings.{error}") from None
     if own and own.unit == "task" and privacy.unit == "trajectory":
         raise OrderRefused(
-            f"this silo's {_budget_key(assignment)} protects tasks, and spec.privacy.unit is "
+            f"this silo's {key} protects tasks, and spec.privacy.unit is "
             "trajectory; nothing was loaded"
         )
     return Ledger(store, assignment, privacy, own)
@@ -228,12 +230,6 @@ class NoisyCounts:
 
 def _budget_key(assignment: Assignment) -> str:
     return bucket_keys.privacy_budget(assignment.private_storage.prefix, assignment.environment)
-
-
-def _read_budget(store: ObjectStore, assignment: Assignment) -> Budget | None:
-    key = _budget_key(assignment)
-    data = get_if_present(store, key)
-    return parse(Budget, key, data) if data is not None else None
 
 
 def compute_divisor(privacy: Privacy, assignment: Assignment) -> float:

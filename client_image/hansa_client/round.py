@@ -100,7 +100,7 @@ def _check_training(
 
 def find_evaluation(silo: Silo) -> EvaluationDocument | None:
     """The start adapter's evaluation, if it was measured already."""
-    subject = evaluations.make_start_subject(silo.assignment)
+    subject = evaluations.make_subject(silo.assignment)
     return evaluations.find(silo.exchange, silo.assignment, subject)
 
 
@@ -125,7 +125,7 @@ def evaluate(silo: Silo, agent: Agent) -> EvaluationDocument:
         silo.exchange,
         silo.private,
         silo.assignment,
-        evaluations.make_start_subject(silo.assignment),
+        evaluations.make_subject(silo.assignment),
         played.episodes,
         seconds,
         broken=len(played.broken),
@@ -145,7 +145,7 @@ def find_own_evaluation(silo: Silo, committed: Committed | None) -> EvaluationDo
     """The update's own evaluation, if that is wanted and was measured already."""
     if not committed or not is_own_wanted(silo, committed):
         return None
-    subject = evaluations.make_own_subject(silo.assignment, committed.adapter)
+    subject = evaluations.make_subject(silo.assignment, committed.adapter)
     return evaluations.find(silo.exchange, silo.assignment, subject)
 
 
@@ -164,7 +164,7 @@ def evaluate_own(silo: Silo, agent: Agent, committed: Committed) -> EvaluationDo
         silo.exchange,
         silo.private,
         assignment,
-        evaluations.make_own_subject(assignment, committed.adapter),
+        evaluations.make_subject(assignment, committed.adapter),
         played.episodes,
         seconds,
         broken=len(played.broken),
@@ -180,17 +180,11 @@ def explore(silo: Silo, agent: Agent, files: DemonstrationFiles) -> list[Shard]:
     shards = Shards(silo.private, silo.assignment)
     shown = shards.find(DEMONSTRATIONS) or collect_demonstrations(silo, agent, shards, files)
     explored = shards.find(round_) or silo.play_training(agent, shards, round_)
-    all_shards = [shown, *find_earlier(silo, shards), explored]
+    is_history_wanted = silo.assignment.settings.experience.history
+    rounds = shards.list_rounds() if is_history_wanted else []
+    earlier = [shards.find(past) for past in rounds if DEMONSTRATIONS < past < round_]
     silo.watch.lap("explore")
-    return all_shards
-
-
-def find_earlier(silo: Silo, shards: Shards) -> list[Shard]:
-    """Shards of earlier rounds, where the spec trains on them."""
-    if not silo.assignment.settings.experience.history:
-        return []
-    rounds = [r for r in shards.list_rounds() if DEMONSTRATIONS < r < silo.assignment.round]
-    return [shard for past in rounds if (shard := shards.find(past))]
+    return [shown, *(shard for shard in earlier if shard), explored]
 
 
 def collect_demonstrations(
@@ -205,7 +199,7 @@ def collect_demonstrations(
         shown = demonstrations.collect(part, file, agent.base.chat)
         count, wanted = len(shown.episodes), part.demonstrations_wanted
         silo.log_event("demonstrated", {"episodes": count}, wanted=wanted, file=bool(file))
-        silo.log_broken("demonstrate", shown.broken)
+        silo.log_faults("demonstrate", shown)
         episodes += mixed_silo.prefix_tasks(silo.assignment, part, shown.episodes)
         broken += len(shown.broken)
         inputs = file.to_inputs() if file else inputs

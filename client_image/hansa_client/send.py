@@ -104,26 +104,20 @@ def describe_files(files: dict[str, bytes]) -> dict[str, FileEntry]:
 
 def commit(store: ObjectStore, assignment: Assignment, update: TrainedUpdate) -> Committed:
     """Write the manifest: from here on the update exists, and never changes."""
-    inputs = assignment.inputs()
+    inputs, made = assignment.inputs(), {**vars(update)}
+    versions = audit_log.collect_versions(torch=version("torch"), device=made.pop("device"))
     own = UpdateManifest(
         program=hansa.__version__,
         environment=assignment.environment,
         round=assignment.round,
         fingerprint=bucket_documents.fingerprint(inputs),
         inputs=inputs,
-        base_model=update.base_model,
         start=assignment.start,
         audit=_find_audit_head(store, assignment),
-        made_with=audit_log.collect_versions(torch=version("torch"), device=update.device),
+        made_with=versions,
         sealed_to=assignment.settings.aggregation.seal_to if update.files else None,
         trained=bool(update.files),
-        files=update.files,
-        counts=update.counts,
-        learning=update.learning,
-        norm=update.norm,
-        loss=update.loss,
-        privacy=update.privacy,
-        seconds=update.seconds,
+        **made,
     )
     data = bucket_documents.canonical(own.to_json())
     return parse_committed(

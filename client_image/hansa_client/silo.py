@@ -129,19 +129,19 @@ class Silo:
     ) -> Played:
         """Play held-out tasks with the start adapter, or with the one given.
 
-        `greedy`: each of them once, with the likeliest tokens, whatever the settings say.
+        `greedy`: each of them once, since all would be the same, with the likeliest tokens.
         """
-        assignment = _sample_once(self.assignment) if greedy else self.assignment
+        assignment, samples = self.assignment, 1 if greedy else None
 
         def choose(part: Assignment, held_out: Sequence[Task]) -> list[EpisodeJob]:
-            return tasks.choose_evaluation_jobs(part, held_out, wanted)
+            return tasks.choose_evaluation_jobs(part, held_out, wanted, samples)
 
         jobs = mixed_silo.choose_jobs(assignment, split, choose)
         how = self._make_rollout_config(agent, "evaluation", assignment.start.round)
         if greedy:
             how = replace(how, temperature=0.0)
         played = agent.play(jobs, how, phase, tensors)
-        self._log_faults(phase, played)
+        self.log_faults(phase, played)
         return played
 
     def play_probe(
@@ -150,7 +150,7 @@ class Silo:
         """Play a probe's tasks with the start adapter, as held-out tasks are played."""
         how = self._make_rollout_config(agent, "evaluation", self.assignment.start.round)
         played = agent.play(jobs, how, "evaluate", make_world=make_world)
-        self._log_faults("probe", played)
+        self.log_faults("probe", played)
         return played
 
     def play_greedily(
@@ -169,7 +169,7 @@ class Silo:
         """Explore a round's tasks with the start adapter or another, and keep the episodes."""
         how = self._make_rollout_config(agent, "exploration", round_)
         played = agent.play(self._choose_training_jobs(round_), how, "explore", tensors)
-        self._log_faults("explore", played)
+        self.log_faults("explore", played)
         broken, generated = len(played.broken), played.generated
         exact = {"episodes": len(played.episodes), "successes": played.successes}
         self.log_event("explored", {**exact, "generated": generated}, engine=played.engine)
@@ -198,17 +198,18 @@ class Silo:
             source=source,
         )
 
-    def log_broken(self, phase: str, broken: list[faults.Fault]) -> None:
-        """Log why episodes were dropped; with privacy, only the shard's header tells."""
-        if broken and not self.is_private:
+    def log_faults(self, phase: str, played: Played) -> None:
+        """Log why episodes were dropped, and turns of an endpoint that cannot be trained on.
+
+        With privacy, only the shard's header tells.
+        """
+        if self.is_private:
+            return
+        if broken := played.broken:
             self.log.warning(
                 "episodes_dropped", phase=phase, broken=len(broken), faults=faults.summarize(broken)
             )
-
-    def _log_faults(self, phase: str, played: Played) -> None:
-        """Log dropped episodes, and turns of an endpoint that cannot be trained on."""
-        self.log_broken(phase, played.broken)
-        if played.unreadable and not self.is_private:
+        if played.unreadable:
             self.log.warning("turns_unreadable", phase=phase, turns=played.unreadable)
 
     def make_training_set(self, agent: Agent, shards: Sequence[Shard], round_: int) -> TrainingSet:
@@ -219,13 +220,13 @@ class Silo:
         choose = learners.get_chooser(settings.training.learner, settings.training.options)
         choice = choose(shards, settings.experience, round_)
         longest = agent.base.cap_length(settings.training.max_length)
-        sequences, weights = choice.render(longest, first_only=self.is_private)
+        sequences, weights, of_tasks = choice.render(longest, first_only=self.is_private)
         return TrainingSet(
             sequences=sequences,
             weights=weights,
             together=choice.together,
             skipped=choice.skipped,
-            tasks=choice.list_tasks(longest) if self.is_private else (),
+            tasks=of_tasks,
             start=agent.start,
             frozen=agent.frozen,
             adapter=assignment.adapter,
@@ -283,15 +284,6 @@ class Silo:
         if trained.micro_batch_tokens:
             self.log.warning("memory_short", micro_batch_tokens=trained.micro_batch_tokens)
         return trained
-
-
-def _sample_once(assignment: Assignment) -> Assignment:
-    """The assignment with one episode of each task: greedy ones would all be the same."""
-    settings = assignment.settings
-    once = settings.evaluation.model_copy(update={"samples_per_task": 1})
-    return assignment.model_copy(
-        update={"settings": settings.model_copy(update={"evaluation": once})}
-    )
 
 
 def _check_files(agent: Agent, model: ModelSource) -> None:

@@ -79,11 +79,6 @@ class Sequence:
         return len(self.tokens)
 
 
-def render(episode: Episode, max_length: int) -> Sequence:
-    """Tokens and loss mask of an episode's first chat, which is mostly all of it."""
-    return render_all(episode, max_length)[0]
-
-
 def render_all(episode: Episode, max_length: int) -> list[Sequence]:
     """Each chat of an episode as a sequence of its own, for none of them was read with another.
 

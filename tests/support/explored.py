@@ -73,7 +73,7 @@ def make_lesson(
 ) -> TrainingSet:
     """What a learner takes of it."""
     choice = learners.get_chooser(learner)([explored.shard], rules or Experience(), 1)
-    sequences, weights = choice.render(512)
+    sequences, weights, _ = choice.render(512)
     training = {"learner": learner, "learningRate": rate, "batchTokens": 2048}
     return TrainingSet(
         sequences=sequences,

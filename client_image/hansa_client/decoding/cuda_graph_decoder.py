@@ -19,12 +19,16 @@ from hansa_client.decoding.protocol import (
     take_finished,
 )
 from hansa_client.decoding.sampling import sample
-from hansa_client.decoding.slot_decoder import SlotDecoder, has_enough_finished, split_requests
+from hansa_client.decoding.slot_decoder import (
+    READ_TOKENS,
+    SlotDecoder,
+    has_enough_finished,
+    split_requests,
+)
 from hansa_client.models.base_model import Base
 from hansa_client.models.kv_slots import FlashPlan, KVSlots
 from hansa_client.models.slot_attention import forward
 
-_READ_TOKENS = 32768
 _STEPS = 8
 """Steps after which the host fetches what was written."""
 _WARM_UPS = 2
@@ -64,7 +68,7 @@ class CudaGraphDecoder(SlotDecoder):
 
     def read(self, requests: Sequence[TurnRequest]) -> None:
         """Read all but the last of each row's new tokens; the next step reads that one."""
-        for some in split_requests(requests, _READ_TOKENS):
+        for some in split_requests(requests, READ_TOKENS["cuda"]):
             self._read(some)
         for request in requests:
             self._writing[request.row] = PartialTurn(request)

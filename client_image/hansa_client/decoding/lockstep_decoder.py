@@ -7,8 +7,8 @@ but new episodes begin only when all have ended.
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
+from torch.nn.utils.rnn import pad_sequence
 from transformers.cache_utils import DynamicCache
 
 from hansa_client.decoding.protocol import (
@@ -91,13 +91,10 @@ class LockstepDecoder:
             self._lengths[self._rows.index(row)] = 0
 
     def _pad(self, rows: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
-        width = max(len(row) for row in rows)
-        tokens = np.zeros((len(rows), width), dtype=np.int64)
-        mask = np.zeros((len(rows), width), dtype=np.int64)
-        for index, row in enumerate(rows):
-            tokens[index, width - len(row) :] = row
-            mask[index, width - len(row) :] = 1
-        return torch.from_numpy(tokens).to(self._device), torch.from_numpy(mask).to(self._device)
+        tokens = [torch.tensor(row, device=self._device) for row in rows]
+        real = [torch.ones_like(row) for row in tokens]
+        padded, mask = (pad_sequence(each, True, padding_side="left") for each in (tokens, real))
+        return padded, mask
 
     def _forward(self, tokens: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """Logits after the last column."""

@@ -22,7 +22,7 @@ from hansa_client.models.base_model import Base
 from hansa_client.models.kv_slots import KVSlots, Span, make_plan
 from hansa_client.models.slot_attention import forward
 
-_READ_TOKENS = {"cpu": 2048, "cuda": 32768}
+READ_TOKENS = {"cpu": 2048, "cuda": 32768}
 """Tokens read in one pass; more would need more memory and gain nothing."""
 
 
@@ -45,7 +45,7 @@ class SlotDecoder:
 
     def read(self, requests: Sequence[TurnRequest]) -> None:
         """Read each row's new tokens, and sample the first token of its answer."""
-        for some in split_requests(requests, get_max_read_tokens(self._device)):
+        for some in split_requests(requests, READ_TOKENS[self._device.type]):
             self._writing |= {request.row: self._begin(request) for request in some}
             ends = torch.tensor([len(request.tokens) for request in some]).cumsum(0) - 1
             logits = self._forward(
@@ -95,11 +95,6 @@ class SlotDecoder:
         drawn = sample(logits, uniforms, self._temperature).tolist()
         for one, token in zip(turns, drawn, strict=True):
             one.add([token], self._endings)
-
-
-def get_max_read_tokens(device: torch.device) -> int:
-    """Tokens that are read in one pass on a device."""
-    return _READ_TOKENS.get(device.type, 2048)
 
 
 def has_enough_finished(writing: dict[int, PartialTurn], patience: int) -> bool:

@@ -30,8 +30,6 @@ LOOK_SECONDS = 0.5
 LLAMA_CPP = "llama.cpp"
 TRANSFORMERS = "transformers"
 _SHOWN = 5
-
-
 LOADING = {"hansa": "/v1", "vllm": "/v1", "sglang": ""}
 """Servers that load and unload adapters on request: where these calls begin."""
 LOAD, UNLOAD = "load_lora_adapter", "unload_lora_adapter"

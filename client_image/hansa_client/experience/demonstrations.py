@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from hansa.api.assignment import Assignment
@@ -23,15 +23,13 @@ from hansa_client.experience.agentgym_format import LARGEST_FILE, Conversation
 from hansa_client.experience.shards import DEMONSTRATIONS
 from hansa_client.models.chat_template import Chat
 from hansa_client.rollout import faults
+from hansa_client.rollout.episodes import Played, Progress
 from hansa_client.rollout.faults import Fault, FaultTally
 from hansa_client.rollout.tasks import explain_world_errors, make_world
 from hansa_client.trajectory import Episode, Turn
 from hansa_worlds import Move, NoPlayer, OptionError, Task, World
 
 _PURPOSE = "demonstrate"
-
-Progress = Callable[[int, int], None]
-"""Called with the episodes tried so far and the successes among them."""
 
 
 @dataclass(frozen=True)
@@ -50,19 +48,7 @@ class DemonstrationFile:
         return {"demonstrationsFrom": self.source, "demonstrationsSha256": self.sha256}
 
 
-@dataclass(frozen=True)
-class DemonstrationResult:
-    """What came of demonstrating."""
-
-    episodes: list[Episode]
-    """Successful episodes."""
-    broken: list[Fault] = field(default_factory=list)
-    """Why others were dropped."""
-
-
-def collect(
-    assignment: Assignment, file: DemonstrationFile | None, chat: Chat
-) -> DemonstrationResult:
+def collect(assignment: Assignment, file: DemonstrationFile | None, chat: Chat) -> Played:
     """The demonstrations of one world, from its file or by its expert."""
     if file:
         return choose_from_file(assignment, file, chat)
@@ -147,17 +133,13 @@ def _open_bucket(assignment: Assignment, bucket: str) -> ObjectStore:
     return S3Store(place, path=_name_field(assignment))
 
 
-def choose_from_file(
-    assignment: Assignment, file: DemonstrationFile, chat: Chat
-) -> DemonstrationResult:
+def choose_from_file(assignment: Assignment, file: DemonstrationFile, chat: Chat) -> Played:
     """As many of a file's episodes as are wanted, chosen by the seed: files may be sorted."""
     order = list(range(len(file.conversations)))
     seed = _derive_seed(assignment)
     random.Random(seed).shuffle(order)
     wanted = order[: assignment.demonstrations_wanted]
-    return DemonstrationResult(
-        [_make_episode_of(file.conversations[index], chat, seed) for index in wanted]
-    )
+    return Played([_make_episode_of(file.conversations[i], chat, seed) for i in wanted], 0)
 
 
 def _make_episode_of(conversation: Conversation, chat: Chat, seed: int) -> Episode:
@@ -195,7 +177,7 @@ def _make_no_expert_error(assignment: Assignment) -> PermanentError:
 
 def play_expert_tasks(
     assignment: Assignment, world: World, chat: Chat, progress: Progress
-) -> DemonstrationResult:
+) -> Played:
     """Successful expert episodes of training tasks, as many as are wanted."""
     thoughts, wanted = assignment.settings.experience.thoughts, assignment.demonstrations_wanted
     seed, is_private = _derive_seed(assignment), assignment.settings.privacy is not None
@@ -220,7 +202,7 @@ def play_expert_tasks(
         raise _make_no_expert_error(assignment) from None
     finally:
         faults.close(world)
-    return DemonstrationResult(shown, tally.faults)
+    return Played(shown, 0, tally.faults)
 
 
 def _play_expert_task(

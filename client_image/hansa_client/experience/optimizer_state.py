@@ -35,7 +35,11 @@ def find(store: ObjectStore, assignment: Assignment) -> State | None:
     for round_ in range(assignment.start.round, 0, -1):
         key = _key(assignment, round_)
         if key in present:
-            return _decode(key, store.get(key))
+            try:
+                return load(store.get(key))
+            except SafetensorError:
+                wrong = f"{key}: expected an optimizer's state, got something else"
+                raise Corrupt(wrong) from None
     return None
 
 
@@ -49,10 +53,3 @@ def _key(assignment: Assignment, round_: int) -> str:
     return bucket_keys.optimizer_state(
         assignment.private_storage.prefix, assignment.environment, round_
     )
-
-
-def _decode(key: str, data: bytes) -> State:
-    try:
-        return load(data)
-    except SafetensorError:
-        raise Corrupt(f"{key}: expected an optimizer's state, got something else") from None

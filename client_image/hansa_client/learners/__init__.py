@@ -4,8 +4,6 @@ from hansa.api.learners import BUILTIN
 from hansa.api.status import RoundSettings
 from hansa.manifests import plugins
 from hansa_client.learners.base import Choice as Choice
-from hansa_client.learners.base import Chooser as Chooser
-from hansa_client.learners.base import Learner as Learner
 from hansa_client.learners.base import Trained as Trained
 from hansa_client.learners.base import TrainingSet as TrainingSet
 from hansa_client.learners.plugin import get as get

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from hansa.adapter.lora import Tensors
 from hansa.api.spec import Adapter, Experience, Training
@@ -35,35 +35,23 @@ class Choice:
 
     def render(
         self, longest: int, *, first_only: bool = False
-    ) -> tuple[list[trajectory.Sequence], list[float]]:
-        """The episodes as tokens and their weights; examples without a token to learn are left out.
+    ) -> tuple[list[trajectory.Sequence], list[float], list[str]]:
+        """The episodes as tokens, their weights, and the task of each.
 
-        Each chat of an episode is an example; with `first_only`, and for episodes that are
-        compared, only the first chat is used: only first chats begin with the same text.
+        Examples without a token to learn are left out. Each chat of an episode is an example; with
+        `first_only`, and for episodes that are compared, only the first chat is used: only first
+        chats begin with the same text.
         """
-        made, whose = self._render_chats(longest, first_only=first_only)
-        kept = self._find_whole(made)
-        weights = [self.weights[whose[i]] for i in kept] if self.weights else []
-        return [made[i] for i in kept], weights
-
-    def list_tasks(self, longest: int) -> list[str]:
-        """The task of each episode whose first chat is rendered."""
-        made, whose = self._render_chats(longest, first_only=True)
-        return [self.episodes[whose[i]].task for i in self._find_whole(made)]
-
-    def _render_chats(
-        self, longest: int, *, first_only: bool
-    ) -> tuple[list[trajectory.Sequence], list[int]]:
-        """Chats as tokens, and the index of each one's episode."""
-        chats = [trajectory.render_all(episode, longest) for episode in self.episodes]
-        chats = [some[:1] for some in chats] if first_only or self.together > 1 else chats
-        whose = [at for at, some in enumerate(chats) for _ in some]
-        return [chat for some in chats for chat in some], whose
-
-    def _find_whole(self, made: Sequence[trajectory.Sequence]) -> list[int]:
         size = self.together
-        whole = [at for at in range(0, len(made), size) if all(map(len, made[at : at + size]))]
-        return [at + place for at in whole for place in range(size)]
+        chats = [trajectory.render_all(episode, longest) for episode in self.episodes]
+        chats = [some[:1] for some in chats] if first_only or size > 1 else chats
+        made = [(chat, at) for at, some in enumerate(chats) for chat in some]
+        examples = [made[at : at + size] for at in range(0, len(made), size)]
+        whole = [each for each in examples if all(len(chat) for chat, _ in each)]
+        sequences = [chat for example in whole for chat, _ in example]
+        whose = [at for example in whole for _, at in example]
+        weights = [self.weights[at] for at in whose] if self.weights else []
+        return sequences, weights, [self.episodes[at].task for at in whose]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,15 +113,7 @@ class Trained:
     """Tokens of a micro-batch after memory ran out; 0: it never did."""
 
 
-class Learner(Protocol):
-    """Trains an adapter without changing the base model."""
-
-    def __call__(
-        self, base: Base, lesson: TrainingSet, progress: Callable[[int, int], None]
-    ) -> Trained:
-        """Train; `progress` gets the number of finished steps and of all steps."""
-        ...
-
-
+Learner = Callable[["Base", TrainingSet, Callable[[int, int], None]], Trained]
+"""Trains an adapter without changing the base; told the number of finished steps and of all."""
 Chooser = Callable[[Sequence[Shard], Experience, int], Choice]
 """Chooses from a silo's shards by `spec.experience`, in a round."""

@@ -84,30 +84,34 @@ def _make_run(
     segments: Segments | None = None,
 ) -> _Training | PrivateRun:
     """The training run, with or without differential privacy."""
-    if lesson.private is None:
-        return _Training(wrapped, scorer, lesson, objective)
     training = lesson.training
+    named = {lora.to_peft_name(n): w for n, w in wrapped.named_parameters() if w.requires_grad}
+    optimizer = AdamW(named, lesson.optimizer or {})
+    anchor = Anchor(optimizer.weights, training.proximal)
+
+    def take_step(done: int, total: int) -> None:
+        anchor.pull()
+        optimizer.step(training.learning_rate * decay_by_cosine(done, total))
+
+    if lesson.private is None:
+        return _Training(wrapped, scorer, lesson, objective, optimizer, take_step)
 
     def loss(index: int) -> torch.Tensor:
         return objective.loss(scorer, [index]) / max(
             1, count_agent_tokens([lesson.sequences[index]])
         )
 
-    def rate(done: int, total: int) -> float:
-        return training.learning_rate * decay_by_cosine(done, total)
-
-    run = PrivateRun(wrapped, lesson.private, loss, lesson.optimizer or {}, rate)
-    run.pull = Anchor(run.weights, training.proximal).pull
+    run = PrivateRun(wrapped, lesson.private, loss, optimizer, take_step)
     if segments:
         if not {id(weight) for weight in run.weights} <= segments.covered:
             raise PermanentError(
                 "spec.adapter.targetModules: got layers that are not plain linear ones, expected "
                 "only such with spec.privacy on a GPU: their gradients cannot be told apart"
             )
-        room = training.micro_batch_tokens or training.batch_tokens
-        own = (lesson.sequences, lesson.weights, room)
         if isinstance(scorer, PackedScorer):
-            run.packed = PackedGradients(scorer, segments, *own)
+            room = training.micro_batch_tokens or training.batch_tokens
+            own = (lesson.sequences, lesson.weights, room, lesson.private.clip)
+            run.packed = PackedGradients(scorer, segments, run.weights, *own)
     return run
 
 
@@ -115,8 +119,16 @@ class _Training:
     """One training from start to end."""
 
     def __init__(
-        self, wrapped: Any, scorer: Scorer, lesson: TrainingSet, objective: Objective
+        self,
+        wrapped: Any,
+        scorer: Scorer,
+        lesson: TrainingSet,
+        objective: Objective,
+        optimizer: AdamW,
+        take_step: Callable[[int, int], None],
     ) -> None:
+        self.optimizer = optimizer
+        self._take_step = take_step
         self._wrapped = wrapped
         self._lesson = lesson
         self._objective = objective
@@ -125,10 +137,6 @@ class _Training:
         self._room = lesson.training.micro_batch_tokens
         self.shrunk = 0
         """Tokens of a micro-batch since memory ran out; 0: it never did."""
-        named = {lora.to_peft_name(n): w for n, w in wrapped.named_parameters() if w.requires_grad}
-        self.optimizer = AdamW(named, lesson.optimizer or {})
-        self._weights = list(named.values())
-        self._anchor = Anchor(self._weights, lesson.training.proximal)
 
     def run_steps(self, progress: Callable[[int, int], None]) -> Iterator[tuple[float, float]]:
         """Take the optimizer steps; each yields its summed loss and what it is divided by."""
@@ -140,14 +148,12 @@ class _Training:
         self._expect()
         for done, step in enumerate(steps):
             size = self._objective.size(step)
-            loss = multi_gpu.sum_gradients(self._weights, self._compute_gradients(step, size))
+            own = self._compute_gradients(step, size)
+            loss = multi_gpu.sum_gradients(self.optimizer.weights, own)
             if not math.isfinite(loss):
                 rate = self._lesson.training.learning_rate
                 raise Diverged.at_step(done + 1, len(steps), f"loss {loss}", rate)
-            self._anchor.pull()
-            self.optimizer.step(
-                self._lesson.training.learning_rate * decay_by_cosine(done, len(steps))
-            )
+            self._take_step(done, len(steps))
             yield loss, size
             progress(done + 1, len(steps))
 

@@ -49,7 +49,14 @@ def get_chooser(name: str, options: PluginOptions | None = None) -> Chooser:
 
     def choose(shards: Sequence[Shard], rules: Experience, round_: int) -> Choice:
         choice = plugin.choose(shards, rules, round_)
-        _check(choice, name)
+        if not isinstance(choice, Choice):
+            raise _make_error(name, f"chose {type(choice).__name__}, expected Choice")
+        count = len(choice.episodes)
+        if choice.together < 1 or count % choice.together:
+            said = f"chose {count} episodes of which {choice.together} are one example"
+            raise _make_error(name, said)
+        if choice.weights and len(choice.weights) != count:
+            raise _make_error(name, f"chose {count} episodes and {len(choice.weights)} weights")
         return choice
 
     return choose
@@ -66,18 +73,6 @@ def get(name: str, options: PluginOptions | None = None) -> Learner:
         return trained
 
     return train
-
-
-def _check(choice: Choice, name: str) -> None:
-    if not isinstance(choice, Choice):
-        raise _make_error(name, f"chose {type(choice).__name__}, expected Choice")
-    count = len(choice.episodes)
-    if choice.together < 1 or count % choice.together:
-        raise _make_error(
-            name, f"chose {count} episodes of which {choice.together} are one example"
-        )
-    if choice.weights and len(choice.weights) != count:
-        raise _make_error(name, f"chose {count} episodes and {len(choice.weights)} weights")
 
 
 def _make_error(name: str, what: str) -> PermanentError:

@@ -20,10 +20,9 @@ import numpy as np
 import torch
 
 from hansa_client import trajectory
-from hansa_client.learners.private_graph import GraphedSums
-from hansa_client.models import lora
+from hansa_client.learners.private_graph import GraphedSums, split_by_weight
 from hansa_client.training import batches, even_rows, noise, scoring
-from hansa_client.training.adamw import AdamW, State
+from hansa_client.training.adamw import AdamW
 from hansa_client.training.scoring import PackedScorer, count_agent_tokens
 
 if TYPE_CHECKING:
@@ -34,9 +33,6 @@ _BELOW = 1 - 1e-9
 """Factor against rounding, so that no clipped gradient is longer than its bound."""
 _PIECE = 2**25
 """Values that are converted to float64 at a time."""
-
-Sums = list[torch.Tensor]
-"""Sum of a step's gradients for each weight, in float64."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,23 +86,18 @@ class PrivateRun:
         wrapped: Any,
         protection: Protection,
         loss: Callable[[int], torch.Tensor],
-        state: State,
-        rate: Callable[[int, int], float],
+        optimizer: AdamW,
+        take_step: Callable[[int, int], None],
     ) -> None:
-        """`loss` is one trajectory's mean loss, `rate` the learning rate of a step."""
+        """`loss` is one trajectory's mean loss; `take_step` adds nothing that depends on data."""
         self._wrapped = wrapped
         self._protection = protection
         self._loss = loss
-        self._rate = rate
-        self._named = {
-            lora.to_peft_name(n): w for n, w in wrapped.named_parameters() if w.requires_grad
-        }
-        self.weights = list(self._named.values())
-        self.optimizer = AdamW(self._named, state)
+        self._take_step = take_step
+        self.optimizer = optimizer
+        self.weights = optimizer.weights
         self.packed: PackedGradients | None = None
         """Computes the gradients of many trajectories at a time; None: one by one."""
-        self.pull: Callable[[], None] = lambda: None
-        """Adds a regularizer's gradient, which depends on the weights alone."""
 
     def run_steps(self, progress: Callable[[int, int], None]) -> Iterator[tuple[float, float]]:
         """Take the steps; no loss is reported, since it depends on the records."""
@@ -117,8 +108,7 @@ class PrivateRun:
             for done in range(total):
                 for weight, gradient in zip(self.weights, gradients(done), strict=True):
                     weight.grad = gradient
-                self.pull()
-                self.optimizer.step(self._rate(done, total))
+                self._take_step(done, total)
                 yield 0.0, 1.0
                 progress(done + 1, total)
 
@@ -129,41 +119,31 @@ class PrivateRun:
         """A function that returns the gradients of a step: by weight, or for a GPU all at once."""
         protection, packed = self._protection, self.packed
         if packed:
-            sizes = {name: weight.numel() for name, weight in self._named.items()}
+            sizes = {name: weight.numel() for name, weight in self.optimizer.named.items()}
             with noise.draw_ahead(protection.stream, sizes, protection.steps) as coming:
-                packed.expect(lots, self.weights, protection.clip)
+                packed.expect(lots)
                 flat = FlatNoise(protection, self.weights, coming)
-                yield lambda step: flat.compute_gradients(self._add_up_packed(packed, lots[step]))
+                yield lambda step: flat.compute_gradients(packed.add_up(lots[step]))
             return
 
         def one_by_one(step: int) -> list[torch.Tensor]:
             return [
                 protection.add_noise(name, step, added).to(weight.dtype)
                 for (name, weight), added in zip(
-                    self._named.items(), self.add_up(lots[step]), strict=True
+                    self.optimizer.named.items(), self.add_up(lots[step]), strict=True
                 )
             ]
 
         yield one_by_one
 
-    def add_up(self, drawn: Sequence[int]) -> Sums:
-        """The sum of the clipped gradients of these sequences."""
+    def add_up(self, drawn: Sequence[int]) -> list[torch.Tensor]:
+        """The sum of the clipped gradients of these sequences for each weight, in float64."""
         if self.packed:
-            return split_by_weight(self._add_up_packed(self.packed, drawn).clone(), self.weights)
+            return split_by_weight(self.packed.add_up(drawn).clone(), self.weights)
         sums = [torch.zeros_like(weight, dtype=torch.float64) for weight in self.weights]
         for index in drawn:
             add_clipped(sums, self.compute_gradients(index), self._protection.clip)
         return sums
-
-    def _add_up_packed(self, packed: PackedGradients, drawn: Sequence[int]) -> torch.Tensor:
-        """The same in packed rows, which are halved where memory runs out."""
-        while True:
-            try:
-                return packed.add_up(self.weights, drawn, self._protection.clip)
-            except torch.OutOfMemoryError:
-                if not packed.shrink(drawn):
-                    raise
-            torch.cuda.empty_cache()  # freed blocks would stay too small otherwise
 
     def compute_gradients(self, index: int) -> list[torch.Tensor]:
         """The gradient of one trajectory's mean loss at each weight."""
@@ -208,26 +188,29 @@ class PackedGradients:
         self,
         scorer: PackedScorer,
         segments: Segments,
+        weights: Sequence[torch.Tensor],
         sequences: Sequence[trajectory.Sequence],
-        weights: Sequence[float],
+        counts: Sequence[float],
         room: int,
+        clip: float,
     ) -> None:
-        """`room` is the maximum tokens of a row; without weights all trajectories count equally."""
+        """A row has at most `room` tokens; without `counts` all trajectories count equally."""
         self._scorer = scorer
         self._segments = segments
+        self._weights = weights
         self._sequences = sequences
         self._lengths = [len(sequence) for sequence in sequences]
         self._room = room
+        self._add_rows = partial(add_clipped_rows, clip=clip)
         self._agents = [count_agent_tokens([sequence]) for sequence in sequences]
-        pairs = zip(weights or [1.0] * len(sequences), self._agents, strict=True)
+        pairs = zip(counts or [1.0] * len(sequences), self._agents, strict=True)
         self._shares = [weight / max(1, count) for weight, count in pairs]
         self._shapes: list[even_rows.RowShape] = []
         self._graphed: GraphedSums | None = None
         """CUDA graphs of the rows, if they are captured."""
 
-    def expect(self, lots: even_rows.Lots, weights: Sequence[torch.Tensor], clip: float) -> None:
+    def expect(self, lots: even_rows.Lots) -> None:
         """Capture CUDA graphs if the rows of all steps are many enough."""
-        add = partial(add_clipped_rows, clip=clip)
         while self._scorer.may_record:
             own = (lots, self._lengths, self._agents, self._room)
             self._shapes = even_rows.choose_shapes(*own, least=scoring.MANY)
@@ -235,7 +218,7 @@ class PackedGradients:
                 return
             try:
                 self._graphed = GraphedSums(
-                    self._scorer, self._segments, weights, self._shapes, add
+                    self._scorer, self._segments, self._weights, self._shapes, self._add_rows
                 )
             except torch.OutOfMemoryError:
                 if all(shape.count == 1 for shape in self._shapes):
@@ -247,10 +230,20 @@ class PackedGradients:
                 return
             torch.cuda.empty_cache()
 
-    def add_up(
-        self, weights: Sequence[torch.Tensor], drawn: Sequence[int], clip: float
-    ) -> torch.Tensor:
-        """The sum of the clipped gradients of these sequences; the next call overwrites it."""
+    def add_up(self, drawn: Sequence[int]) -> torch.Tensor:
+        """The sum of the clipped gradients of these sequences; the next call overwrites it.
+
+        Rows are halved where memory runs out.
+        """
+        while True:
+            try:
+                return self._add_up(drawn)
+            except torch.OutOfMemoryError:
+                if not self.shrink(drawn):
+                    raise
+            torch.cuda.empty_cache()  # freed blocks would stay too small otherwise
+
+    def _add_up(self, drawn: Sequence[int]) -> torch.Tensor:
         if self._graphed:
             self._graphed.total.zero_()
             for shape, part in even_rows.fill_rows(drawn, self._lengths, self._shapes):
@@ -258,17 +251,16 @@ class PackedGradients:
                 sequences = [self._sequences[index] for index in part]
                 self._graphed.add(shape, even_rows.build_row(shape, sequences, shares))
             return self._graphed.total
-        count = sum(weight.numel() for weight in weights)
-        total = torch.zeros(count, dtype=torch.float64, device=weights[0].device)
+        count = sum(weight.numel() for weight in self._weights)
+        total = torch.zeros(count, dtype=torch.float64, device=self._weights[0].device)
         for part in self.split_lot(drawn):
-            rows = [each.flatten(1) for each in self.compute_gradients(weights, part)]
-            add_clipped_rows(total, torch.cat(rows, dim=1), clip)
+            rows = [each.flatten(1) for each in self.compute_gradients(part)]
+            self._add_rows(total, torch.cat(rows, dim=1))
         return total
 
     def split_lot(self, drawn: Sequence[int]) -> list[list[int]]:
         """A step's sequences in rows, similar lengths together."""
-        order = sorted(drawn, key=lambda index: self._lengths[index])
-        return batches.fill_batches(order, self._lengths, self._room)
+        return batches.fill_batches(drawn, self._lengths, self._room)
 
     def shrink(self, drawn: Sequence[int]) -> bool:
         """Halve the rows from now on; False: they have one sequence each already."""
@@ -280,22 +272,14 @@ class PackedGradients:
             )
         return bool(several)
 
-    def compute_gradients(
-        self, weights: Sequence[torch.Tensor], part: Sequence[int]
-    ) -> list[torch.Tensor]:
+    def compute_gradients(self, part: Sequence[int]) -> list[torch.Tensor]:
         """For each weight the gradients of these sequences' mean losses, stacked."""
         sequences = [self._sequences[index] for index in part]
-        self._segments.begin([len(sequence) for sequence in sequences], weights[0].device)
+        self._segments.begin([self._lengths[index] for index in part], self._weights[0].device)
         logprobs, rows = self._scorer.logprobs(sequences)
         shares = self._scorer.tensor([self._shares[index] for index in part])
         (-(logprobs * shares[rows]).sum()).backward()  # type: ignore[no-untyped-call]
-        return self._segments.end(weights)
-
-
-def split_by_weight(flat: torch.Tensor, weights: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Split a vector of all weights' values into tensors of their shapes."""
-    parts = torch.split(flat, [weight.numel() for weight in weights])
-    return [part.view_as(weight) for part, weight in zip(parts, weights, strict=True)]
+        return self._segments.end(self._weights)
 
 
 @torch.no_grad()
@@ -311,7 +295,9 @@ def add_clipped_rows(total: torch.Tensor, rows: torch.Tensor, clip: float) -> No
 
 
 @torch.no_grad()
-def add_clipped(sums: Sums, gradients: Sequence[torch.Tensor], clip: float) -> None:
+def add_clipped(
+    sums: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor], clip: float
+) -> None:
     """Add one trajectory's clipped gradient; one that is not finite is left out."""
     wide = [gradient.double() for gradient in gradients]
     norm = math.sqrt(sum(float((gradient * gradient).sum()) for gradient in wide))

@@ -2,19 +2,30 @@
 
 The template is rendered once, with marker texts, and what it puts around them is put around every
 turn. So a turn's tokens never depend on the turns before it (some templates rewrite earlier ones),
-and an episode grows only at its end, as the KV cache of a rollout needs it.
+and an episode grows only at its end, as the KV cache of a rollout needs it. Chats with tools are
+rendered as they come, if the template supports tools.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
 from hansa.core.errors import PermanentError
-from hansa_client.models import tool_format, tool_template
+from hansa_client.models import tool_format
+from hansa_client.models.tool_format import Message
 from hansa_worlds import Prompt
 
 _FIRST, _ACTION, _NEXT = "HansaFirstText", "HansaActionText", "HansaNextText"
-_SYSTEM = "HansaSystemText"
+_SYSTEM, _ANSWER, _TOOL = "HansaSystemText", "HansaAnswerText", "hansa_marker_tool"
+_PROBE = {
+    "type": "function",
+    "function": {
+        "name": _TOOL,
+        "description": "A tool.",
+        "parameters": {"type": "object", "properties": {}},
+    },
+}
 _PLAIN = ("", "\n> ", "\n", "\n> ")
 """Text around the first and each next observation for models without a template."""
 
@@ -84,17 +95,48 @@ class Chat:
         return self.encode_dialogue(texts, system)
 
     def _render_by_template(self, prompt: Prompt) -> str | None:
-        given = (prompt.tools, self.clean)
-        if not prompt.known:
-            return tool_template.render(self._tokenizer, prompt.messages, *given)
-        rest = tool_template.render_continuation(
-            self._tokenizer, prompt.messages, prompt.known, *given
-        )
-        return _split_end(rest, self._specials)[1] if rest else None
+        """The chat, or of a continued one the text behind the agent's last turn."""
+        messages, known = prompt.messages, prompt.known
+        if not known:
+            return self._render_tools(messages, prompt.tools)
+        last = {"role": "assistant", "content": _ACTION}
+        text = self._render_tools([*messages[: known - 1], last, *messages[known:]], prompt.tools)
+        if text is None or text.count(_ACTION) != 1:
+            return None
+        return _split_end(text.split(_ACTION)[1], self._specials)[1]
 
     @cached_property
     def _knows_tools(self) -> bool:
-        return tool_template.knows_tools(self._tokenizer)
+        """Whether the template renders tools, and the result of a call."""
+        call = {"id": "call_0", "type": "function", "function": {"name": _TOOL, "arguments": "{}"}}
+        messages: list[Message] = [
+            {"role": "user", "content": "A question."},
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "call_0", "content": _ANSWER},
+        ]
+        text = self._render_tools(messages, [_PROBE])
+        return text is not None and text.count(_TOOL) == 2 and text.count(_ANSWER) == 1
+
+    def _render_tools(self, messages: Sequence[Message], tools: Sequence[Message]) -> str | None:
+        """The chat up to where the agent writes next; None where the template fails."""
+        cleaned = [self._clean_value(message) for message in messages]
+        with suppress(PermanentError):
+            return _apply_template(
+                self._tokenizer, cleaned, tools=[self._clean_value(tool) for tool in tools]
+            )
+        return None
+
+    def _clean_value(self, value: Any) -> Any:
+        """The same with all texts cleaned, and arguments of calls as data."""
+        if isinstance(value, str):
+            return self.clean(value)
+        if isinstance(value, dict):
+            if isinstance(value.get("arguments"), str) and "name" in value:
+                value = {**value, "arguments": tool_format.parse_arguments(value)}
+            return {self.clean(name): self._clean_value(each) for name, each in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._clean_value(each) for each in value]
+        return value
 
     def _find_system_frame(self, system: str) -> tuple[str, str] | None:
         """Text around the first observation with a system text; None: it is not supported."""
@@ -166,10 +208,10 @@ def _split_end(text: str, specials: list[str]) -> tuple[str, str]:
     return "", text
 
 
-def _apply_template(tokenizer: Any, messages: list[dict[str, str]]) -> str:
+def _apply_template(tokenizer: Any, messages: list[dict[str, str]], **more: Any) -> str:
     try:
         text: str = tokenizer.apply_chat_template(
-            messages, tokenize=False, add_generation_prompt=True
+            messages, tokenize=False, add_generation_prompt=True, **more
         )
     except Exception as error:  # a template may raise anything
         raise PermanentError(

@@ -47,10 +47,6 @@ def attach(model: Any, adapter: Adapter, tensors: Tensors) -> Any:
     if plain := _find_builtin(model):
         _check_shapes(plain.shapes(model, adapter), tensors)
         return plain.attach(model, adapter, tensors)
-    return _attach_by_peft(model, adapter, tensors)
-
-
-def _attach_by_peft(model: Any, adapter: Adapter, tensors: Tensors) -> Any:
     import torch
     from peft import set_peft_model_state_dict
 

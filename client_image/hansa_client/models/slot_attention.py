@@ -16,10 +16,6 @@ _UNKNOWN = ("softcap", "s_aux", "position_bias", "head_mask")
 _current: list[KVSlots] = []
 
 
-class UnsupportedAttention(Exception):
-    """The model needs a kind of attention that KV slots do not support."""
-
-
 def forward(
     model: Any, slots: KVSlots, plan: AttentionPlan, tokens: torch.Tensor, last: torch.Tensor
 ) -> torch.Tensor:
@@ -67,8 +63,8 @@ def _attend(
     """Attention as transformers calls it: one row, heads, tokens, width."""
     slots = _current[0]
     if any(more.get(name) is not None for name in _UNKNOWN):
-        raise UnsupportedAttention("unsupported arguments of attention")
+        raise NotImplementedError("unsupported arguments of attention")
     if sliding_window is not None and sliding_window < slots.longest:
-        raise UnsupportedAttention("unsupported sliding window")
+        raise NotImplementedError("unsupported sliding window")
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     return slots.attend(module.layer_idx, query, key, value, scale)[None], None

@@ -43,15 +43,13 @@ def split_parts(assignment: Assignment) -> list[Assignment]:
 
 def choose_jobs(assignment: Assignment, split: Split, choose: Choose) -> list[EpisodeJob]:
     """The episodes to play, part by part, as tasks of the silo's own world."""
-    if assignment.world != mixed.NAME:
-        return choose(assignment, require_tasks(assignment, make_world(assignment), split))
     chosen: list[EpisodeJob] = []
     for part in split_parts(assignment):
-        tasks = require_tasks(part, make_world(part), split)
-        named = mixed.MixedPart(part.environment, part.world)
-        chosen += [
-            replace(job, task=mixed.wrap_task(named, job.task)) for job in choose(part, tasks)
-        ]
+        jobs = choose(part, require_tasks(part, make_world(part), split))
+        if assignment.world == mixed.NAME:
+            named = mixed.MixedPart(part.environment, part.world)
+            jobs = [replace(job, task=mixed.wrap_task(named, job.task)) for job in jobs]
+        chosen += jobs
     return chosen
 
 

@@ -52,28 +52,25 @@ def choose_training_jobs(assignment: Assignment, tasks: Sequence[Task]) -> list[
     how = assignment.settings.exploration
     seed = seeds.derive(assignment.seed, assignment.environment, assignment.round, "explore")
     chosen = _draw_indexes(len(tasks), how.tasks_per_round, seed)
-    return [
-        EpisodeJob(
-            tasks[index],
-            sample,
-            seeds.derive_episode_seed(seed, f"{place}/{tasks[index].id}", sample),
-        )
-        for place, index in enumerate(chosen)
-        for sample in range(how.samples_per_task)
-    ]
+    named = [(f"{place}/{tasks[index].id}", tasks[index]) for place, index in enumerate(chosen)]
+    return _make_jobs(named, seed, how.samples_per_task)
 
 
 def choose_evaluation_jobs(
-    assignment: Assignment, tasks: Sequence[Task], wanted: int | None = None
+    assignment: Assignment,
+    tasks: Sequence[Task],
+    wanted: int | None = None,
+    samples: int | None = None,
 ) -> list[EpisodeJob]:
     """Held-out tasks: the same with the same random numbers for every adapter that is measured.
 
-    Equal draws make the difference of two adapters less noisy than either's success.
+    Equal draws make the difference of two adapters less noisy than either's success. `wanted` tasks
+    and `samples` of each replace the settings' numbers.
     """
     seed = seeds.derive(assignment.seed, assignment.environment, 0, "evaluate")
     how = assignment.settings.evaluation
     count = how.tasks if wanted is None else wanted
-    return choose_held_out_jobs(tasks, count, seed, how.samples_per_task)
+    return choose_held_out_jobs(tasks, count, seed, samples or how.samples_per_task)
 
 
 def choose_held_out_jobs(
@@ -81,9 +78,14 @@ def choose_held_out_jobs(
 ) -> list[EpisodeJob]:
     """The first tasks in the seed's order, each `samples` times; more keep those before."""
     chosen = _draw_indexes(len(tasks), len(tasks), seed)[:wanted]
+    return _make_jobs([(tasks[index].id, tasks[index]) for index in chosen], seed, samples)
+
+
+def _make_jobs(named: Sequence[tuple[str, Task]], seed: int, samples: int) -> list[EpisodeJob]:
+    """Each task `samples` times, with seeds by its name."""
     return [
-        EpisodeJob(task, sample, seeds.derive_episode_seed(seed, task.id, sample))
-        for task in (tasks[index] for index in chosen)
+        EpisodeJob(task, sample, seeds.derive_episode_seed(seed, name, sample))
+        for name, task in named
         for sample in range(samples)
     ]
 

@@ -6,6 +6,7 @@ calls that vLLM has for it.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,13 @@ from hansa.adapter.peft_folder import PeftFolder, open_folder
 from hansa.api import bucket_documents, bucket_keys
 from hansa.core.errors import InputError
 from hansa_client.models.batched_lora import BatchedLora, LoadedAdapter
-from hansa_client.serving.errors import OpenAIError, make_unknown_model_error, reject_field
+from hansa_client.serving.chat_request import parse_object
+from hansa_client.serving.errors import (
+    OpenAIError,
+    make_unknown_model_error,
+    reject_field,
+    reject_value,
+)
 
 BASE = "base"
 """The model without an adapter."""
@@ -28,6 +35,10 @@ MOST_NAMES = 1024
 """Adapters that a server has names for."""
 BetweenPasses = Callable[[Callable[[], None]], None]
 """Runs some work between two forward passes of the model."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
+_LONGEST_PATH = 1000
+_FIELDS = ("lora_name", "lora_path", "load_inplace", "lora_int_id")
+"""What vLLM's clients send; the last two change nothing here."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,10 +80,8 @@ class Catalogue:
     def _register(self, entry: ServedModel) -> None:
         data = (entry.folder / bucket_keys.ADAPTER).read_bytes()
         noted = (entry.folder, bucket_documents.sha256(data))
-        self._adapters = {
-            **self._adapters,
-            entry.name: noted,
-        }  # replaced, for other threads read it
+        # Replaced, for other threads read it.
+        self._adapters = {**self._adapters, entry.name: noted}
 
     def digest(self, name: str) -> str:
         """sha256 of a model's adapter_model.safetensors; empty for the base."""
@@ -151,3 +160,22 @@ def _inspect_folder(path: Path) -> PeftFolder:
     opened = open_folder(path)
     opened.file.close()
     return opened
+
+
+def parse_change(body: bytes) -> tuple[str, Path]:
+    """An adapter's name and folder (unused when unloading); an error names the wrong field."""
+    fields = parse_object(body)
+    for field in fields:
+        if field not in _FIELDS:
+            raise reject_field(
+                field[:60], f"unknown field, expected one of {', '.join(_FIELDS[:2])}"
+            )
+    name, path = fields.get("lora_name"), fields.get("lora_path", "/")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise reject_value(
+            "lora_name", name, "expected letters, digits, dots and dashes, at most 128"
+        )
+    is_path = isinstance(path, str) and path.startswith("/") and "\0" not in path
+    if not is_path or len(path) > _LONGEST_PATH:
+        raise reject_value("lora_path", path, "expected the absolute path of a folder")
+    return name, Path(path)

@@ -69,9 +69,8 @@ def parse(body: bytes, ignored: Collection[str] = ()) -> ChatRequest:
             continue
         if name in _NEUTRAL:
             if value is not None and value not in _NEUTRAL[name]:
-                raise reject_value(
-                    name, value, f"which is not supported, expected {_format_neutral(name)}"
-                )
+                fits = " or ".join(json.dumps(neutral) for neutral in _NEUTRAL[name])
+                raise reject_value(name, value, f"which is not supported, expected {fits}")
         elif name not in _FIELDS and name not in _IGNORED:
             known = ", ".join(sorted(_FIELDS))
             raise reject_field(name[:60], f"unknown field, expected one of {known}")
@@ -150,10 +149,6 @@ def _read_stream_options(field: str, value: Any) -> dict[str, Any]:
         raise reject_value(field, value, "expected a mapping with include_usage")
     wanted = value.get("include_usage")
     return _flag("include_usage", False if wanted is None else wanted)
-
-
-def _format_neutral(name: str) -> str:
-    return " or ".join(json.dumps(value) for value in _NEUTRAL[name])
 
 
 _NEEDED = {"model": "the name of a model (see /v1/models)", "messages": "a list of messages"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any
 from urllib.parse import urlsplit
@@ -34,27 +35,23 @@ class ChatClient:
 
     def models(self) -> list[str]:
         """Names of the models that it serves."""
-        connection, response = self._send_request("GET", "/v1/models")
-        try:
+        with self._send_request("GET", "/v1/models") as response:
             listed = self._read_document(response).get("data")
-        finally:
-            connection.close()
         names = [each.get("id") for each in listed or [] if isinstance(each, dict)]
         return [name for name in names if isinstance(name, str)]
 
     def stream(self, model: str, messages: list[Message], **more: Any) -> Iterator[str]:
         """The answer's text as it comes."""
         body = {"model": model, "messages": messages, "stream": True, **more}
-        connection, response = self._send_request("POST", "/v1/chat/completions", body)
-        try:
+        with self._send_request("POST", "/v1/chat/completions", body) as response:
             for data in self._read_events(response):
                 yield from _extract_texts(data)
-        finally:
-            connection.close()
 
+    @contextmanager
     def _send_request(
         self, method: str, path: str, body: dict[str, Any] | None = None
-    ) -> tuple[HTTPConnection, HTTPResponse]:
+    ) -> Iterator[HTTPResponse]:
+        """The response to a request, whose connection is closed at the end of the block."""
         kind = HTTPSConnection if self._parts.scheme == "https" else HTTPConnection
         headers = {"Content-Type": "application/json"} if body else {}
         if self._key:
@@ -67,11 +64,11 @@ class ChatClient:
             response = connection.getresponse()
         except (OSError, ValueError, HTTPException) as error:
             raise self._make_unreachable(error) from None
-        if response.status != 200:
-            document = self._read_document(response)
-            connection.close()
-            raise HansaError(f"{self._url}: {_extract_message(document)} (HTTP {response.status})")
-        return connection, response
+        with closing(connection):
+            if response.status != 200:
+                message = _extract_message(self._read_document(response))
+                raise HansaError(f"{self._url}: {message} (HTTP {response.status})")
+            yield response
 
     def _read_document(self, response: HTTPResponse) -> dict[str, Any]:
         try:

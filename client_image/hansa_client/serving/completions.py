@@ -11,10 +11,10 @@ from queue import SimpleQueue
 from hansa_client import seeds
 from hansa_client.decoding.protocol import MAX_NEW_TOKENS
 from hansa_client.models.chat_template import Chat
-from hansa_client.serving import adapter_request, documents, wire
+from hansa_client.serving import documents, wire
 from hansa_client.serving.answer_text import AnswerText, Piece
 from hansa_client.serving.batch_decoder import RowRequest
-from hansa_client.serving.catalogue import Catalogue
+from hansa_client.serving.catalogue import Catalogue, parse_change
 from hansa_client.serving.chat_request import ChatRequest
 from hansa_client.serving.documents import AnswerMessage, Document
 from hansa_client.serving.engine import Engine, PendingTurn, TurnEvent
@@ -52,7 +52,7 @@ class Completions(Service):
 
     def change_adapters(self, body: bytes, *, is_unloaded: bool) -> str:
         """Load or unload an adapter; its name."""
-        name, path = adapter_request.parse(body)
+        name, path = parse_change(body)
         if is_unloaded:
             self.catalogue.remove(name)
         else:

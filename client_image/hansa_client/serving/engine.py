@@ -22,7 +22,7 @@ import torch
 from hansa.core.errors import InputError
 from hansa.core.logs import Log
 from hansa_client.decoding import choose
-from hansa_client.decoding.slot_decoder import get_max_read_tokens
+from hansa_client.decoding.slot_decoder import READ_TOKENS
 from hansa_client.models.base_model import Base
 from hansa_client.models.batched_lora import BatchedLora
 from hansa_client.serving.batch_decoder import BatchDecoder, RowRequest, Written
@@ -190,7 +190,7 @@ class Engine:
                 return None
             self._run_work_items()
             fresh: dict[int, PendingTurn] = {}
-            room = get_max_read_tokens(self._base.device)
+            room = READ_TOKENS[self._base.device.type]
             while self._waiting and self._free and (room > 0 or not fresh):
                 turn = self._waiting.popleft()
                 if turn.is_cancelled:

@@ -194,9 +194,7 @@ class ChatHandler(BaseHTTPRequestHandler):
                 self._send_event(json.dumps(chunk))
                 if is_gone():
                     raise ClientGone
-        except (
-            OpenAIError
-        ) as error:  # the status line is sent already, so an event carries the error
+        except OpenAIError as error:  # the status line is sent already: an event carries the error
             completion.cancel()
             self._send_event(json.dumps(error.to_document()))
             return

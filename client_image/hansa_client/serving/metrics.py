@@ -13,38 +13,32 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        counter = partial(Counter, registry=self.registry)
         gauge = partial(Gauge, registry=self.registry)
-        self.requests = Counter(
+        histogram = partial(Histogram, registry=self.registry)
+        self.requests = counter(
             "hansa_serve_requests",
             "Requests answered, by path and HTTP status.",
             ["path", "status"],
-            registry=self.registry,
         )
-        self.tokens = Counter(
+        self.tokens = counter(
             "hansa_serve_tokens",
             "Tokens of chat completions, by model; kind is prompt or completion.",
             ["model", "kind"],
-            registry=self.registry,
         )
-        self.seconds = Histogram(
+        self.seconds = histogram(
             "hansa_serve_request_seconds",
             "Time from a chat request's body to the end of its answer.",
             buckets=_SECONDS,
-            registry=self.registry,
         )
-        self.batch = Histogram(
-            "hansa_serve_batch_turns",
-            "Turns that share a forward pass.",
-            buckets=_TURNS,
-            registry=self.registry,
+        self.batch = histogram(
+            "hansa_serve_batch_turns", "Turns that share a forward pass.", buckets=_TURNS
         )
         self.active = gauge("hansa_serve_active_turns", "Turns being written.")
         self.waiting = gauge("hansa_serve_waiting_turns", "Turns that wait for a slot.")
         self.slots = gauge("hansa_serve_slots", "Turns that can be written at a time.")
-        self.cancelled = Counter(
-            "hansa_serve_cancelled_turns",
-            "Turns whose client left before their end.",
-            registry=self.registry,
+        self.cancelled = counter(
+            "hansa_serve_cancelled_turns", "Turns whose client left before their end."
         )
 
     def format_exposition(self) -> bytes:

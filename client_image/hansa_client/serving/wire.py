@@ -67,8 +67,8 @@ class TimedReader(io.RawIOBase):
         return count
 
 
-def read_body_length(headers: Message) -> int:
-    """Bytes of the body that follows; OpenAIError where it is too long, or its length unknown."""
+def read_body(headers: Message, file: io.BufferedIOBase) -> bytes:
+    """The body; OpenAIError where it is too long, its length unknown, or it does not arrive."""
     if "Transfer-Encoding" in headers:
         raise OpenAIError(
             HTTPStatus.LENGTH_REQUIRED,
@@ -83,12 +83,7 @@ def read_body_length(headers: Message) -> int:
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
             f"the body: got {text[:15]} bytes, expected at most {MOST_BYTES}",
         )
-    return int(text)
-
-
-def read_body(headers: Message, file: io.BufferedIOBase) -> bytes:
-    """The body; OpenAIError where it does not arrive in time."""
-    length = read_body_length(headers)
+    length = int(text)
     try:
         body = file.read(length)
     except TimeoutError:

@@ -18,7 +18,8 @@ class AdamW:
     """What torch.optim.AdamW(weight_decay=0, fused=True) computes, bit for bit."""
 
     def __init__(self, weights: Mapping[str, torch.Tensor], state: State | None = None) -> None:
-        self._weights = dict(weights)
+        self.named = dict(weights)
+        self.weights = list(weights.values())
         self._state: dict[str, torch.Tensor] = {}
         for name, weight in weights.items():
             self._state[name + _MEAN] = torch.zeros_like(weight)
@@ -31,14 +32,14 @@ class AdamW:
     @torch.no_grad()
     def step(self, rate: float) -> None:
         """Take one step, and clear the gradients; a weight without a gradient is not changed."""
-        used = [name for name, weight in self._weights.items() if weight.grad is not None]
+        used = [name for name, weight in self.named.items() if weight.grad is not None]
         means, squares, steps = (
             [self._state[name + ending] for name in used] for ending in (_MEAN, _SQUARE, _STEPS)
         )
         torch._foreach_add_(steps, 1)
         torch._fused_adamw_(
-            [self._weights[name] for name in used],
-            [weight.grad for weight in self._weights.values() if weight.grad is not None],
+            [self.named[name] for name in used],
+            [weight.grad for weight in self.weights if weight.grad is not None],
             means,
             squares,
             [],
@@ -55,13 +56,13 @@ class AdamW:
 
     def forget_gradients(self) -> None:
         """Clear what was computed since the last step."""
-        for weight in self._weights.values():
+        for weight in self.weights:
             weight.grad = None
 
     @torch.no_grad()
     def copy_gradients(self) -> None:
         """Copy the gradients so far: the next replay of a CUDA graph overwrites them."""
-        for weight in self._weights.values():
+        for weight in self.weights:
             if weight.grad is not None:
                 weight.grad = weight.grad.clone()
 

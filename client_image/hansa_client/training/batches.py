@@ -16,8 +16,7 @@ def plan_steps(
     random = seeds.make_generator(seed)
     steps: list[list[int]] = []
     for _ in range(epochs):
-        order = sorted(random.permutation(len(lengths)).tolist(), key=lambda i: lengths[i])
-        batches = fill_batches(order, lengths, batch_tokens)
+        batches = fill_batches(random.permutation(len(lengths)).tolist(), lengths, batch_tokens)
         steps += [batches[index] for index in random.permutation(len(batches)).tolist()]
         if max_steps and len(steps) >= max_steps:
             return steps[:max_steps]
@@ -25,11 +24,11 @@ def plan_steps(
 
 
 def fill_batches(
-    order: Sequence[int], lengths: Sequence[int], batch_tokens: int
+    indexes: Sequence[int], lengths: Sequence[int], batch_tokens: int
 ) -> list[list[int]]:
-    """Split the order so that rows times the longest row fit; one that is too long is alone."""
+    """Split by length so that rows times the longest row fit; one that is too long is alone."""
     batches: list[list[int]] = []
-    for index in order:  # lengths grow along the order, so this row is the batch's longest
+    for index in sorted(indexes, key=lambda i: lengths[i]):  # this row is the batch's longest
         if batches and (len(batches[-1]) + 1) * lengths[index] <= batch_tokens:
             batches[-1].append(index)
         else:
@@ -59,8 +58,3 @@ def split_step(
 def count_padded_tokens(part: Sequence[int], lengths: Sequence[int]) -> int:
     """Tokens of a part with padding: rows times the longest."""
     return len(part) * max(lengths[index] for index in part)
-
-
-def count_tokens(steps: Sequence[Sequence[int]], lengths: Sequence[int]) -> int:
-    """Tokens trained on in all steps, padding left out."""
-    return sum(lengths[index] for step in steps for index in step)

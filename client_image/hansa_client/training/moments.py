@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from hansa.adapter import second_moments
 from hansa.adapter.lora import Tensors
@@ -47,7 +48,8 @@ def collect(
 
 def _split_modules(base: Base, modules: Sequence[str]) -> Iterator[list[str]]:
     """Groups of layers whose sums fit; layers of one block share inputs and stay together."""
-    room, part, used = _measure_room(base), list[str](), 0
+    is_gpu, part, used = base.device.type == "cuda", list[str](), 0
+    room = torch.cuda.mem_get_info(base.device)[0] // 2 if is_gpu else MOST_BYTES
     blocks: dict[str, list[str]] = {}
     for name in modules:
         blocks.setdefault(name.rpartition(".")[0], []).append(name)
@@ -62,21 +64,12 @@ def _split_modules(base: Base, modules: Sequence[str]) -> Iterator[list[str]]:
         yield part
 
 
-def _measure_room(base: Base) -> int:
-    if base.device.type != "cuda":
-        return MOST_BYTES
-    return int(torch.cuda.mem_get_info(base.device)[0]) // 2
-
-
 def _read(base: Base, sequences: Sequence[trajectory.Sequence], sums: _Sums) -> None:
     lengths = [len(sequence) for sequence in sequences]
-    order = sorted(range(len(lengths)), key=lambda index: lengths[index])
-    for part in batches.fill_batches(order, lengths, READ_TOKENS):
-        width = max(lengths[index] for index in part)
-        rows = [sequences[index].tokens for index in part]
-        ids = torch.tensor([row + [0] * (width - len(row)) for row in rows])
-        ends = torch.tensor([len(row) for row in rows])
-        sums.begin((torch.arange(width) < ends[:, None]).to(base.device))
+    for part in batches.fill_batches(range(len(lengths)), lengths, READ_TOKENS):
+        ids = pad_sequence([torch.tensor(sequences[index].tokens) for index in part], True)
+        ends = torch.tensor([lengths[index] for index in part])
+        sums.begin((torch.arange(ids.shape[1]) < ends[:, None]).to(base.device))
         base.model(input_ids=ids.to(base.device), use_cache=False, logits_to_keep=1)
 
 
@@ -99,7 +92,8 @@ class _Sums:
 
         def look(layer: Any, arguments: tuple[torch.Tensor, ...]) -> None:
             states, last = arguments[0], self._last
-            if last is None or last[0] is not states or not _are_in_one_block(name, last[1]):
+            block = name.rpartition(".")[0]  # layers of one block are always in the same pass
+            if last is None or last[0] is not states or last[1].rpartition(".")[0] != block:
                 last = self._last = (states, name)
                 self._add(name, states.flatten(0, 1)[self._real].float())
             readers = self.readers.setdefault(last[1], [])
@@ -112,11 +106,6 @@ class _Sums:
         if name not in self.totals:
             self.totals[name] = rows.new_zeros((rows.shape[1], rows.shape[1]))
         self.totals[name].addmm_(rows.T, rows)
-
-
-def _are_in_one_block(name: str, other: str) -> bool:
-    """Whether two layers are of one block, so that they are always in the same pass."""
-    return name.rpartition(".")[0] == other.rpartition(".")[0]
 
 
 def _describe(sums: _Sums, tokens: int, rank: int) -> Tensors:

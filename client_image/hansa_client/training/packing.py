@@ -7,7 +7,7 @@ causal attention can be packed; others are padded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +22,8 @@ _STRANGE = ("attn_logit_softcapping", "sliding_window", "attention_chunk_size")
 """Settings of a model's attention that are not supported here."""
 _STEP = 128
 """Lengths of rows are multiples of this, which suits the tiles of a GPU."""
+WARM_UPS = 1
+"""Runs before a CUDA graph is captured, in which libraries allocate the memory they keep."""
 
 
 def can_pack(model: Any) -> bool:
@@ -131,6 +133,18 @@ class PackedModel:
         states: torch.Tensor = output.logits[0]
         return states
 
+    def record(self, frame: Frame, device: torch.device) -> Callable[[PackedRow], torch.Tensor]:
+        """`compute_states` for rows of one frame, with gradients; the next call overwrites them.
+
+        A small model's step is thousands of short kernels, and launching each of them from Python
+        takes longer than running it. A CUDA graph launches them all at once.
+        """
+        blank = PackedRow.pack([[0]], device, frame)
+        made = (blank.tokens, blank.positions, blank.bounds)
+        trunk = _Trunk(self._model, self, frame).train()
+        play: Any = torch.cuda.make_graphed_callables(trunk, made, num_warmup_iters=WARM_UPS)
+        return lambda row: play(row.tokens, row.positions, row.bounds)
+
     def _attend(
         self,
         module: Any,
@@ -144,6 +158,22 @@ class PackedModel:
         """Attention as transformers calls it: (1, heads, tokens, size) in, tokens first out."""
         attend = _attend_by_kernel if query.is_cuda else _attend_one_by_one
         return attend(query, key, value, self._row, scaling), None
+
+
+class _Trunk(torch.nn.Module):
+    """The model without its output layer, as a function of tensors alone."""
+
+    def __init__(self, model: Any, packed: PackedModel, frame: Frame) -> None:
+        super().__init__()
+        self.model = model
+        self._packed = packed
+        self._frame = frame
+
+    def forward(
+        self, tokens: torch.Tensor, positions: torch.Tensor, bounds: torch.Tensor
+    ) -> torch.Tensor:
+        row = PackedRow(tokens, positions, bounds, self._frame.longest, [])
+        return self._packed.compute_states(row)
 
 
 def _attend_by_kernel(

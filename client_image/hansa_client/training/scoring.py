@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
+from torch.nn.utils.rnn import pad_sequence
 
 from hansa_client import trajectory
 from hansa_client.models.base_model import Base
 from hansa_client.training import batches, packing, sliced_logits
-from hansa_client.training.cuda_graph import GraphedModel
 
 _READ_TOKENS = 16384
 """Tokens of one forward pass without gradients."""
@@ -49,27 +48,28 @@ class Scorer:
 
         Batches are halved where memory runs out.
         """
-        longest = max(map(len, sequences), default=0)
+        lengths = [len(sequence) for sequence in sequences]
+        longest = max(lengths, default=0)
+        by_index: dict[int, torch.Tensor] = {}
         while True:
             try:
-                return self._reference_logprobs(sequences, batch_tokens)
+                for part in batches.fill_batches(range(len(lengths)), lengths, batch_tokens):
+                    logprobs, rows = self.logprobs([sequences[index] for index in part])
+                    by_index |= {index: logprobs[rows == row] for row, index in enumerate(part)}
+                return [by_index[index] for index in range(len(lengths))]
             except torch.OutOfMemoryError:
                 if batch_tokens <= longest:
                     raise
             batch_tokens = max(longest, batch_tokens // 2)
             torch.cuda.empty_cache()
 
-    def _reference_logprobs(
-        self, sequences: Sequence[trajectory.Sequence], batch_tokens: int
-    ) -> list[torch.Tensor]:
-        """Similar lengths are batched together, so that there is little padding."""
-        lengths = [len(sequence) for sequence in sequences]
-        order = sorted(range(len(lengths)), key=lambda index: lengths[index])
-        by_index: dict[int, torch.Tensor] = {}
-        for part in batches.fill_batches(order, lengths, batch_tokens):
-            logprobs, rows = self.logprobs([sequences[index] for index in part])
-            by_index |= {index: logprobs[rows == row] for row, index in enumerate(part)}
-        return [by_index[index] for index in range(len(sequences))]
+    def compute_entropies(self, sequences: Sequence[trajectory.Sequence]) -> Iterator[torch.Tensor]:
+        """Entropies of the next token before the agent's tokens, some at a time."""
+        for sequence in sequences:
+            ids = torch.tensor([sequence.tokens], device=self._device)
+            wanted = torch.tensor([sequence.is_agent[1:]], device=self._device)
+            with _select_logits(self._model, wanted):
+                yield _compute_entropy(self._model(input_ids=ids, use_cache=False).logits[0])
 
     def tensor(self, numbers: Sequence[float]) -> torch.Tensor:
         """These numbers on the model's device."""
@@ -83,14 +83,18 @@ class Scorer:
         Rows are padded on the right: under causal attention no real token sees the padding, so no
         mask is needed, and torch takes its fastest path.
         """
-        tokens, is_agent = _pad(sequences)
-        ids = torch.from_numpy(tokens).to(self._device)
-        wanted = torch.from_numpy(is_agent[:, 1:]).to(self._device)  # the token before predicts it
+        ids = self._pad([sequence.tokens for sequence in sequences])
+        is_agent = self._pad([sequence.is_agent for sequence in sequences])
+        wanted = is_agent[:, 1:].bool()  # the token before predicts it
         with _select_logits(self._model, wanted):
             logits = self._model(input_ids=ids, use_cache=False).logits
         targets = ids[:, 1:][wanted]
         flat = logits.reshape(len(targets), -1).float()
         return cross_entropy(flat, targets, reduction=reduction), wanted
+
+    def _pad(self, rows: Sequence[Sequence[int]]) -> torch.Tensor:
+        padded = pad_sequence([torch.tensor(row, dtype=torch.long) for row in rows], True)
+        return padded.to(self._device)
 
 
 class PackedScorer(Scorer):
@@ -102,7 +106,7 @@ class PackedScorer(Scorer):
         self.may_record = may_record and device.type == "cuda"
         """Whether CUDA graphs may be captured of this model."""
         self._frame: packing.Frame | None = None
-        self._recorded: GraphedModel | None = None
+        self._recorded: Callable[[packing.PackedRow], torch.Tensor] | None = None
 
     def expect(self, rows: Sequence[Sequence[int]]) -> None:
         """Prepare for rows of sequences with these lengths: many are worth a CUDA graph."""
@@ -156,29 +160,30 @@ class PackedScorer(Scorer):
         torch.autograd.grad(states, weights, gradient, allow_unused=True)
 
     def compute_entropies(self, sequences: Sequence[trajectory.Sequence]) -> Iterator[torch.Tensor]:
-        """Entropy of the next token before each of the agent's tokens, in slices."""
-        row = packing.PackedRow.pack([sequence.tokens for sequence in sequences], self._device)
-        wanted, _ = self._find_predicting(sequences)
+        """Many trajectories at once, since launching kernels would take longest; in slices."""
+        lengths = [len(sequence) for sequence in sequences]
         weight = self._model.get_output_embeddings().weight
-        states, rows = (
-            self._packed.compute_states(row)[wanted],
-            sliced_logits.count_slice_rows(weight),
-        )
-        for at in range(0, len(states), rows):
-            yield _compute_entropy(states[at : at + rows] @ weight.T)
+        rows = sliced_logits.count_slice_rows(weight)
+        for part in batches.fill_batches(range(len(lengths)), lengths, _READ_TOKENS):
+            chosen = [sequences[index] for index in part]
+            row = packing.PackedRow.pack([sequence.tokens for sequence in chosen], self._device)
+            wanted, _ = self._find_predicting(chosen)
+            states = self._packed.compute_states(row)[wanted]
+            for at in range(0, len(states), rows):
+                yield _compute_entropy(states[at : at + rows] @ weight.T)
 
     def _compute_states(self, row: packing.PackedRow, frame: packing.Frame | None) -> torch.Tensor:
         if not frame or not self.may_record:
             return self._packed.compute_states(row)
         if self._recorded is None:
             try:
-                self._recorded = GraphedModel(self._model, self._packed, frame, self._device)
+                self._recorded = self._packed.record(frame, self._device)
             except torch.OutOfMemoryError:
                 raise
             except RuntimeError:  # a layer that waits for the GPU cannot be captured: only slower
                 self.may_record = False
                 return self._packed.compute_states(row)
-        return self._recorded.compute_states(row)
+        return self._recorded(row)
 
     def _find_predicting(
         self, sequences: Sequence[trajectory.Sequence]
@@ -215,51 +220,21 @@ def open_scorer(model: Any, device: torch.device, *, may_record: bool) -> Iterat
 
 @torch.inference_mode()
 def measure_entropy(base: Base, sequences: Sequence[trajectory.Sequence]) -> float | None:
-    """Mean entropy of the next token where the agent wrote, in nats.
-
-    A GPU reads many trajectories at once, packed, since launching kernels would take longest.
-    """
-    is_packed = can_pack(base.model, base.device)
-    entropies = (
-        _compute_packed_entropies(base, sequences)
-        if is_packed
-        else _compute_entropies(base, sequences)
-    )
+    """Mean entropy of the next token where the agent wrote, in nats."""
     total, count = 0.0, 0
-    for each in entropies:
-        total += float(each.sum())
-        count += len(each)
+    with open_scorer(base.model, base.device, may_record=False) as scorer:
+        for each in scorer.compute_entropies(sequences):
+            total += float(each.sum())
+            count += len(each)
     return round(total / count, 6) if count else None
 
 
 @torch.inference_mode()
 def measure_surprise(base: Base, sequences: Sequence[trajectory.Sequence]) -> float:
     """Mean negative log-likelihood of the tokens that can be scored, in nats."""
-    model, device = base.model, base.device
-    packed = PackedScorer(model, device, may_record=False) if can_pack(model, device) else None
-    scores = packed or Scorer(model, device)
     scored = [each for each in sequences if count_agent_tokens([each])]
-    return sum(float(scores.loss([each])) for each in scored) / count_agent_tokens(scored)
-
-
-def _compute_entropies(
-    base: Base, sequences: Sequence[trajectory.Sequence]
-) -> Iterator[torch.Tensor]:
-    for sequence in sequences:
-        ids = torch.tensor([sequence.tokens], device=base.device)
-        wanted = torch.tensor([sequence.is_agent[1:]], device=base.device)
-        with _select_logits(base.model, wanted):
-            yield _compute_entropy(base.model(input_ids=ids, use_cache=False).logits[0])
-
-
-def _compute_packed_entropies(
-    base: Base, sequences: Sequence[trajectory.Sequence]
-) -> Iterator[torch.Tensor]:
-    scores = PackedScorer(base.model, base.device, may_record=False)
-    lengths = [len(sequence) for sequence in sequences]
-    order = sorted(range(len(lengths)), key=lambda index: lengths[index])
-    for part in batches.fill_batches(order, lengths, _READ_TOKENS):
-        yield from scores.compute_entropies([sequences[index] for index in part])
+    with open_scorer(base.model, base.device, may_record=False) as scorer:
+        return sum(float(scorer.loss([each])) for each in scored) / count_agent_tokens(scored)
 
 
 def _compute_entropy(logits: torch.Tensor) -> torch.Tensor:
@@ -289,13 +264,3 @@ def _select_logits(wrapped: Any, wanted: torch.Tensor) -> Iterator[None]:
         yield
     finally:
         hook.remove()
-
-
-def _pad(sequences: Sequence[trajectory.Sequence]) -> tuple[Any, Any]:
-    width = max(len(sequence) for sequence in sequences)
-    tokens = np.zeros((len(sequences), width), dtype=np.int64)
-    is_agent = np.zeros((len(sequences), width), dtype=bool)
-    for row, sequence in enumerate(sequences):
-        tokens[row, : len(sequence)] = sequence.tokens
-        is_agent[row, : len(sequence)] = sequence.is_agent
-    return tokens, is_agent

@@ -14,8 +14,6 @@ import torch
 
 SLICE_BYTES = 2**28
 """Room for a slice's logits in fp32."""
-
-
 _AFTER = ("final_logit_softcapping", "logits_scaling", "logit_scale")
 """Settings by which a model changes its logits once it has them."""
 

@@ -24,7 +24,7 @@ def episodes(*outcomes: bool) -> list[Episode]:
 
 
 def find(store: MemoryStore, told: Assignment) -> EvaluationDocument | None:
-    return evaluation.find(store, told, evaluation.make_start_subject(told))
+    return evaluation.find(store, told, evaluation.make_subject(told))
 
 
 def commit(
@@ -35,7 +35,7 @@ def commit(
     broken: int = 0,
     private: MemoryStore | None = None,
 ) -> EvaluationDocument:
-    subject = evaluation.make_start_subject(told)
+    subject = evaluation.make_subject(told)
     return evaluation.commit(store, private or store, told, subject, played, seconds, broken=broken)
 
 
@@ -55,7 +55,7 @@ def test_no_document_that_others_read_names_a_task(assign: Assign) -> None:
     told = assign()
     played = episodes(True, False, True)
     greedy = {"t0": [1, 1], "t1": [0, 1]}
-    subject = evaluation.make_start_subject(told)
+    subject = evaluation.make_subject(told)
     made = evaluation.commit(exchange, private, told, subject, played, 1.0, greedy=greedy)
     assert list(exchange.objects) == [KEY]
     assert b"t0" not in exchange.objects[KEY] and b"t1" not in exchange.objects[KEY]
@@ -80,13 +80,13 @@ def test_tasks_that_the_private_store_has_lost_are_unknown(assign: Assign) -> No
     store, told = MemoryStore(), assign()
     commit(store, told, episodes(True, False), 1.0)
     del store.objects[TALLIES]
-    assert evaluation.read_tallies(store, told, evaluation.make_start_subject(told)) is None
+    assert evaluation.read_tallies(store, told, evaluation.make_subject(told)) is None
 
 
 def test_another_runs_tasks_are_refused(assign: Assign) -> None:
     store = MemoryStore()
     commit(store, assign(), episodes(True), 1.0)
-    subject = evaluation.make_start_subject(assign())
+    subject = evaluation.make_subject(assign())
     with pytest.raises(AnotherRun, match="seed 7 there, 8 here"):
         evaluation.read_tallies(store, assign(seed=8), subject)
     store.objects[TALLIES] = b"{}"
@@ -123,7 +123,7 @@ def test_an_update_of_its_own_is_kept_apart_from_the_global_adapter_of_the_same_
     assign: Assign,
 ) -> None:
     store, told = MemoryStore(), assign(round=1)
-    subject = evaluation.make_own_subject(told, "b" * 64)
+    subject = evaluation.make_subject(told, "b" * 64)
     made = evaluation.commit(store, store, told, subject, episodes(True, False), 1.0)
     assert list(store.objects) == [
         "run/experience/maze/evaluations/00001-own.json",
@@ -132,4 +132,4 @@ def test_an_update_of_its_own_is_kept_apart_from_the_global_adapter_of_the_same_
     assert evaluation.find(store, told, subject) == made
     assert evaluation.count_successes(made) == Figures(episodes=2, successes=1)
     with pytest.raises(AnotherRun, match="adapter_sha256"):
-        evaluation.find(store, told, evaluation.make_own_subject(told, "c" * 64))
+        evaluation.find(store, told, evaluation.make_subject(told, "c" * 64))

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from hansa.core.errors import Corrupt
-from hansa_client.trajectory import Episode, Turn, decode, encode, render
+from hansa_client.trajectory import Episode, Turn, decode, encode, render_all
 
 
 def episode(*turns: tuple[str, list[int]]) -> Episode:
@@ -26,7 +26,7 @@ PLAYED = episode(
 
 
 def test_only_the_agents_tokens_are_trained_on() -> None:
-    seen = render(PLAYED, 100)
+    seen = render_all(PLAYED, 100)[0]
     assert seen.tokens == [1, 2, 3, 4, 5, 6, 7]
     assert [t for t, own in zip(seen.tokens, seen.is_agent, strict=True) if own] == [3, 4, 6, 7]
 
@@ -40,7 +40,7 @@ def test_only_the_agents_tokens_are_trained_on() -> None:
     ],
 )
 def test_a_trajectory_is_cut_to_the_length(length: int, tokens: list[int]) -> None:
-    assert render(PLAYED, length).tokens == tokens
+    assert render_all(PLAYED, length)[0].tokens == tokens
 
 
 def test_a_line_reads_back_as_it_was() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, fields
 from pathlib import Path
+from types import SimpleNamespace
 
 import torch
 from safetensors.torch import load_file
@@ -56,14 +57,6 @@ class LlamaConfig:
         return cls(**{field.name: config[field.name] for field in fields(cls)})
 
 
-@dataclass(frozen=True)
-class Output:
-    """What a forward pass returns."""
-
-    logits: torch.Tensor
-    """Of shape (rows, columns, vocabulary)."""
-
-
 class Llama(nn.Module):
     """A causal language model with the methods that the client calls on any model."""
 
@@ -80,16 +73,15 @@ class Llama(nn.Module):
     def forward(
         self,
         input_ids: torch.Tensor,
-        attention_mask: torch.Tensor | None = None,
         position_ids: torch.Tensor | None = None,
         slots: KVSlots | None = None,
         use_cache: bool = False,
         logits_to_keep: int | torch.Tensor = 0,
-    ) -> Output:
-        """Logits of the last columns, or of those with these indexes; slots are the KV cache."""
-        states = self.model(input_ids, attention_mask, position_ids, slots)
+    ) -> SimpleNamespace:
+        """`logits` of the last columns, or of those with these indexes; slots are the KV cache."""
+        states = self.model(input_ids, position_ids, slots)
         kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
-        return Output(self.lm_head(states[:, kept, :]))
+        return SimpleNamespace(logits=self.lm_head(states[:, kept, :]))
 
     def get_output_embeddings(self) -> nn.Module:
         """The layer that computes the logits."""
@@ -117,19 +109,14 @@ class _Body(nn.Module):
         self.frequencies = nn.Buffer(1.0 / (config.rope_theta**steps), persistent=False)
 
     def forward(
-        self,
-        tokens: torch.Tensor,
-        padding: torch.Tensor | None,
-        positions: torch.Tensor | None,
-        slots: KVSlots | None,
+        self, tokens: torch.Tensor, positions: torch.Tensor | None, slots: KVSlots | None
     ) -> torch.Tensor:
         states: torch.Tensor = self.embed_tokens(tokens)
         if positions is None:
             positions = torch.arange(tokens.shape[1], device=tokens.device)[None]
         rotation = self._compute_rotation(positions, states.dtype)
-        mask = _build_mask(padding)
         for layer in self.layers:
-            states = layer(states, rotation, mask, slots)
+            states = layer(states, rotation, slots)
         normed: torch.Tensor = self.norm(states)
         return normed
 
@@ -141,15 +128,6 @@ class _Body(nn.Module):
         return both.cos().to(dtype)[:, None], both.sin().to(dtype)[:, None]
 
 
-def _build_mask(padding: torch.Tensor | None) -> torch.Tensor | None:
-    """Which keys a query attends to; None where torch's `is_causal` does the same faster."""
-    if padding is None or bool(padding.all()):
-        return None
-    keys = torch.arange(padding.shape[-1], device=padding.device)
-    causal = keys[None, :] <= keys[:, None]
-    return causal[None, None] & padding.bool()[:, None, None, :]
-
-
 class _Layer(nn.Module):
     def __init__(self, config: LlamaConfig, index: int) -> None:
         super().__init__()
@@ -159,13 +137,9 @@ class _Layer(nn.Module):
         self.post_attention_layernorm = _Norm(config)
 
     def forward(
-        self,
-        states: torch.Tensor,
-        rotation: Rotation,
-        mask: torch.Tensor | None,
-        slots: KVSlots | None,
+        self, states: torch.Tensor, rotation: Rotation, slots: KVSlots | None
     ) -> torch.Tensor:
-        states = states + self.self_attn(self.input_layernorm(states), rotation, mask, slots)
+        states = states + self.self_attn(self.input_layernorm(states), rotation, slots)
         added: torch.Tensor = states + self.mlp(self.post_attention_layernorm(states))
         return added
 
@@ -182,11 +156,7 @@ class _Attention(nn.Module):
         self.o_proj = nn.Linear(size, config.hidden_size, bias=False)
 
     def forward(
-        self,
-        states: torch.Tensor,
-        rotation: Rotation,
-        mask: torch.Tensor | None,
-        slots: KVSlots | None,
+        self, states: torch.Tensor, rotation: Rotation, slots: KVSlots | None
     ) -> torch.Tensor:
         query = _rotate(self._split_heads(self.q_proj(states)), rotation)
         keys = _rotate(self._split_heads(self.k_proj(states)), rotation)
@@ -196,12 +166,7 @@ class _Attention(nn.Module):
             looked: torch.Tensor = self.o_proj(own.flatten(1))[None]
             return looked
         attended = functional.scaled_dot_product_attention(
-            query,
-            keys,
-            values,
-            attn_mask=mask,
-            scale=self._width**-0.5,
-            is_causal=mask is None and states.shape[1] > 1,
+            query, keys, values, scale=self._width**-0.5, is_causal=states.shape[1] > 1
         )
         joined: torch.Tensor = self.o_proj(attended.transpose(1, 2).contiguous().flatten(2))
         return joined

@@ -13,13 +13,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from hansa.adapter.lora import Shapes, Tensors
+from hansa.adapter.lora import Shapes, Tensors, tensor_names
 from hansa.api.spec import Adapter
 from hansa.core.errors import PermanentError
 from hansa_client.models.builtin.llama import Llama
-
-PREFIX = "base_model.model."
-_A, _B = ".lora_A.weight", ".lora_B.weight"
 
 
 class Linear(nn.Module):
@@ -31,9 +28,7 @@ class Linear(nn.Module):
         device = base_layer.weight.device
         thin = nn.Linear(base_layer.in_features, adapter.rank, bias=False)
         wide = nn.Linear(adapter.rank, base_layer.out_features, bias=False)
-        nn.init.kaiming_uniform_(
-            thin.weight, a=math.sqrt(5)
-        )  # before dropout is created, as in PEFT
+        nn.init.kaiming_uniform_(thin.weight, a=math.sqrt(5))  # before dropout is, as in PEFT
         self.lora_A = thin.to(device)
         self.lora_B = wide.to(device)
         self.lora_dropout = nn.Dropout(adapter.dropout) if adapter.dropout else nn.Identity()
@@ -56,8 +51,9 @@ def shapes(model: Llama, adapter: Adapter) -> Shapes:
     """Shape of each tensor that is trained on this model."""
     by_name: Shapes = {}
     for name, layer in targets(model, adapter):
-        by_name[PREFIX + name + _A] = (adapter.rank, layer.in_features)
-        by_name[PREFIX + name + _B] = (layer.out_features, adapter.rank)
+        names = tensor_names(name)
+        by_name[names.a] = (adapter.rank, layer.in_features)
+        by_name[names.b] = (layer.out_features, adapter.rank)
     return by_name
 
 
@@ -66,8 +62,8 @@ def attach(model: Llama, adapter: Adapter, tensors: Tensors) -> Llama:
     for name, layer in list(targets(model, adapter)):
         wrapped = Linear(layer, adapter)
         with torch.no_grad():
-            for side, own in ((_A, wrapped.lora_A), (_B, wrapped.lora_B)):
-                own.weight.copy_(torch.from_numpy(tensors[PREFIX + name + side].copy()))
+            for own, thin in zip(tensor_names(name), (wrapped.lora_A, wrapped.lora_B), strict=True):
+                thin.weight.copy_(torch.from_numpy(tensors[own].copy()))
         model.set_submodule(name, wrapped)
     return model
 
@@ -77,8 +73,8 @@ def detach(model: Llama) -> Tensors:
     trained: Tensors = {}
     for name, layer in list(model.named_modules()):
         if isinstance(layer, Linear):
-            for side, own in ((_A, layer.lora_A), (_B, layer.lora_B)):
-                trained[PREFIX + name + side] = own.weight.detach().float().cpu().numpy().copy()
+            for own, thin in zip(tensor_names(name), (layer.lora_A, layer.lora_B), strict=True):
+                trained[own] = thin.weight.detach().float().cpu().numpy().copy()
             model.set_submodule(name, layer.base_layer)
     return dict(sorted(trained.items()))
 

@@ -1,14 +1,16 @@
 """What tests of endpoints play: how, with which adapters, and by which engine."""
 
+from functools import partial
+
 import numpy as np
 
 from hansa.adapter.lora import Tensors
 from hansa.api.assignment import Assignment
-from hansa_client.endpoint.engine import EndpointEngine
+from hansa_client.endpoint.engine import open_decoder
 from hansa_client.models import base_model, lora
 from hansa_client.models.base_model import Base
 from hansa_client.rollout import episodes, tasks
-from hansa_client.rollout.episodes import EpisodeJob, RolloutConfig
+from hansa_client.rollout.episodes import Decoders, EpisodeJob, RolloutConfig
 
 HOW = RolloutConfig(
     temperature=1.0,
@@ -21,11 +23,11 @@ HOW = RolloutConfig(
 )
 
 
-def engine(assignment: Assignment, tensors: Tensors) -> EndpointEngine:
+def engine(assignment: Assignment, tensors: Tensors) -> Decoders:
     """Turns with an adapter by the assignment's endpoint."""
     assert assignment.endpoint
     folder = base_model.resolve(assignment.model.source)
-    return EndpointEngine(assignment, assignment.endpoint, tensors, folder)
+    return partial(open_decoder, assignment, assignment.endpoint, tensors, folder)
 
 
 def play(

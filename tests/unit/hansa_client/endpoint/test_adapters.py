@@ -16,14 +16,15 @@ from hansa.core.errors import PermanentError, WorldBroken
 from hansa_client.endpoint import adapters
 from hansa_client.endpoint.adapters import OfferedAdapter, Served
 from hansa_client.endpoint.api import Api
-from hansa_client.models import lora
+from hansa_client.endpoint.engine import make_offer
+from hansa_client.models import base_model, lora
 from hansa_client.models.base_model import Base
 from hansa_client.serving.catalogue import ServedModel
 from hansa_client.serving.life import ServingSettings, run_server
 from hansa_client.serving.server import ChatServer
 from hansa_client.serving.sources import AdapterSource
 from hansa_worlds import DEMO_OPTIONS
-from tests.unit.hansa_client.endpoint.playing import HOW, engine, play
+from tests.unit.hansa_client.endpoint.playing import HOW, play
 from tests.unit.hansa_client.endpoint.scripted import Endpoint, Reply, listening, turn
 from tests.unit.hansa_client.rounds import Assign
 
@@ -97,7 +98,8 @@ def test_what_a_killed_attempt_has_loaded_is_forgotten(
 ) -> None:
     assignment = given(assign, server.url, adapterFolder=str(folder))
     assert assignment.endpoint
-    left = engine(assignment, other)._make_offer(base)
+    own = base_model.resolve(assignment.model.source)
+    left = make_offer(assignment, assignment.endpoint.server, other, own, base)
     kept = OfferedAdapter(silo="fed-maze-2", digest=left.digest, files=left.files)
     (folder / f".{left.owner}a1b_c2d3").mkdir()  # half of one is written there
     for offer in (left, kept):

@@ -18,7 +18,7 @@ from hansa.core.exits import Exit
 from hansa_client.models.base_model import Base
 from hansa_client.rollout import episodes, tasks
 from hansa_client.rollout.episodes import EpisodeJob, RolloutConfig
-from hansa_client.trajectory import render
+from hansa_client.trajectory import render_all
 from hansa_worlds import DEMO_OPTIONS
 from tests.unit.hansa_client.endpoint import playing
 from tests.unit.hansa_client.endpoint.scripted import Endpoint, Reply, listening, turn
@@ -199,7 +199,7 @@ def test_what_is_not_read_back_is_noticed_and_not_learned_from(
     played, _ = play(lambda *_: turn(text))
     turns = [t for e in played.episodes for t in e.turns if t.role == "agent"]
     assert played.unreadable == (0 if is_learned else len(turns))
-    assert bool(any(len(render(e, 512)) for e in played.episodes)) is is_learned
+    assert bool(any(len(render_all(e, 512)[0]) for e in played.episodes)) is is_learned
 
 
 def test_a_cut_turn_has_no_end_and_a_longer_one_than_asked_for_is_cut(

@@ -13,13 +13,14 @@ from hansa.core import logs
 from hansa.core.errors import PermanentError, WorldBroken
 from hansa_client.experience import agentgym_format, demonstrations
 from hansa_client.experience.agentgym_format import Conversation, ConversationTurn
-from hansa_client.experience.demonstrations import DemonstrationFile, DemonstrationResult
+from hansa_client.experience.demonstrations import DemonstrationFile
 from hansa_client.experience.shards import DEMONSTRATIONS, Shards
 from hansa_client.models.base_model import Base
 from hansa_client.rollout import tasks
+from hansa_client.rollout.episodes import Played
 from hansa_client.round import check_world, play_round
 from hansa_client.silo import Silo
-from hansa_client.trajectory import Episode, decode, encode, render
+from hansa_client.trajectory import Episode, decode, encode, render_all
 from hansa_worlds import World
 from tests.support.memory_store import MemoryStore
 from tests.unit.hansa_client.oddworlds import SECRET, OddWithExpert, offered
@@ -46,14 +47,14 @@ def worlds() -> Iterator[None]:
         yield
 
 
-def by_expert(told: Assignment, base: Base, world: World | None = None) -> DemonstrationResult:
+def by_expert(told: Assignment, base: Base, world: World | None = None) -> Played:
     world = world or tasks.make_world(told)
     return demonstrations.play_expert_tasks(told, world, base.chat, lambda tried, found: None)
 
 
 def learned(episode: Episode, base: Base) -> list[int]:
     """The tokens that a learner trains on."""
-    seen = render(episode, 1024)
+    seen = render_all(episode, 1024)[0]
     return [token for token, own in zip(seen.tokens, seen.is_agent, strict=True) if own]
 
 
@@ -76,7 +77,7 @@ def test_experts_show_successes_and_their_own_tokens_are_learned(
         acts = [turn.text for turn in episode.turns if turn.role == "agent"]
         assert all(act.startswith("Thought: ") == thoughts for act in acts)
         assert learned(episode, base) == tokens(base, *acts)
-        assert render(episode, 1024).tokens[-1] == base.chat.end
+        assert render_all(episode, 1024)[0].tokens[-1] == base.chat.end
 
 
 @pytest.mark.parametrize("own", [0, 2])
@@ -117,7 +118,7 @@ def test_only_turns_with_loss_are_learned_and_the_prompt_is_one_with_the_first_o
     [episode] = from_file(assign(), base, TALK)
     assert episode.turns[0].text == "Reach the goal.\nYour current position is 3"
     assert learned(episode, base) == tokens(base, "move up", "move down")
-    whole = render(episode, 1024).tokens
+    whole = render_all(episode, 1024)[0].tokens
     for part in tokens(base, "move left"):
         assert part in whole
     assert "OK." not in [turn.text for turn in episode.turns]
@@ -139,8 +140,8 @@ def test_what_an_expert_wrote_to_a_file_is_learned_as_if_it_had_been_played_here
         for e in shown
     ]
     again = from_file(told, base, *agentgym_format.read(agentgym_format.write(talks), "x"))
-    rendered = {e.task: render(e, 1024) for e in shown}
-    assert {e.task: render(e, 1024) for e in again} == rendered
+    rendered = {e.task: render_all(e, 1024)[0] for e in shown}
+    assert {e.task: render_all(e, 1024)[0] for e in again} == rendered
 
 
 def test_of_a_long_file_so_many_are_taken_as_are_wanted(assign: Assign, base: Base) -> None:

@@ -76,7 +76,7 @@ def test_an_example_without_a_token_to_learn_goes_with_its_pair_and_weight() -> 
         weights=[1.0, 2.0, 3.0, 4.0],
         together=2,
     )
-    sequences, weights = choice.render(99)
+    sequences, weights, _ = choice.render(99)
     assert (len(sequences), weights) == (2, [3.0, 4.0])
 
 

@@ -93,7 +93,7 @@ def test_gradients_one_by_one_are_those_of_opacus(base: Base) -> None:
     tensors = given.moved(base)
     with one_by_one(base, lesson_from(tensors)) as run:
         for index, golden in enumerate(OPACUS):
-            names = dict(zip(run._named, run.compute_gradients(index), strict=True))
+            names = dict(zip(run.optimizer.named, run.compute_gradients(index), strict=True))
             ours = given.summary(names)
             assert ours["norm"] == pytest.approx(golden["norm"], abs=1e-5)
             assert ours["projections"] == pytest.approx(golden["projections"], abs=1e-5)
@@ -106,7 +106,7 @@ def test_segments_of_a_packed_row_are_the_gradients_one_by_one(library: Base, ha
         singly = [run.compute_gradients(index) for index in EVERYBODY]
     with packed(library, lesson) as run:
         assert run.packed
-        together = run.packed.compute_gradients(run.weights, list(EVERYBODY))
+        together = run.packed.compute_gradients(list(EVERYBODY))
         assert all(weight.grad is None for weight in run.weights)
     for index, gradients in enumerate(singly):
         for ours, theirs in zip(together, gradients, strict=True):
@@ -136,18 +136,18 @@ def test_rows_are_halved_until_memory_holds_them(
         assert run.packed
         whole, own, sizes = run.add_up(EVERYBODY), run.packed.compute_gradients, []
 
-        def short(weights: Any, part: Any) -> Any:
+        def short(part: Any) -> Any:
             sizes.append(len(part))
             if len(part) > 2:
                 raise torch.OutOfMemoryError
-            return own(weights, part)
+            return own(part)
 
         monkeypatch.setattr(run.packed, "compute_gradients", short)
         halved = run.add_up(EVERYBODY)
         assert max(sizes) == len(EVERYBODY) and sizes[-1] <= 2 and run.shrunk == 0
         for ours, theirs in zip(halved, whole, strict=True):
             torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
-        monkeypatch.setattr(run.packed, "compute_gradients", lambda *_: short([], [0, 0, 0]))
+        monkeypatch.setattr(run.packed, "compute_gradients", lambda _: short([0, 0, 0]))
         with pytest.raises(torch.OutOfMemoryError):
             run.add_up(EVERYBODY)
 
@@ -179,13 +179,13 @@ def test_noise_that_is_drawn_ahead_is_the_noise_of_its_step_and_weight(library: 
     own = lesson.private
     assert own
     with packed(library, lesson) as run:
-        sizes = {name: weight.numel() for name, weight in run._named.items()}
+        sizes = {name: weight.numel() for name, weight in run.optimizer.named.items()}
         with noise.draw_ahead(own.stream, sizes, own.steps) as coming:
             flat = FlatNoise(own, run.weights, coming)
             for step in range(own.steps):
                 total = torch.full((sum(sizes.values()),), step, dtype=torch.float64)
                 for (name, weight), ours in zip(
-                    run._named.items(), flat.compute_gradients(total), strict=True
+                    run.optimizer.named.items(), flat.compute_gradients(total), strict=True
                 ):
                     added = torch.full_like(weight, step, dtype=torch.float64)
                     assert torch.equal(ours, own.add_noise(name, step, added).to(weight.dtype))
@@ -230,7 +230,7 @@ def test_a_steps_sum_is_the_same_in_rows_that_are_recorded(
         singly = [run.add_up(lot) for lot in lots]
     with graphed(library, lesson, objective) as run:
         assert run.packed
-        run.packed.expect(lots, run.weights, 0.3)
+        run.packed.expect(lots)
         assert run.packed._graphed
         together = [run.add_up(lot) for lot in lots]
         assert all(weight.grad is None for weight in run.weights)
@@ -245,7 +245,7 @@ def test_a_recorded_rows_trajectory_that_is_no_number_spoils_no_other(
     lesson = replace(lesson_from(given.moved(library)), weights=())
     with graphed(library, lesson) as run:
         assert run.packed
-        run.packed.expect([list(EVERYBODY)] * 8, run.weights, 0.3)
+        run.packed.expect([list(EVERYBODY)] * 8)
         without = run.add_up([0, 1, 3, 4, 5])
         run.packed._shares[2] = torch.nan
         for ours, theirs in zip(run.add_up(EVERYBODY), without, strict=True):
@@ -268,7 +268,7 @@ def test_recorded_rows_are_halved_until_memory_holds_them_or_are_not_recorded(
     with graphed(library, lesson) as run:
         assert run.packed
         before = run.add_up(EVERYBODY)
-        run.packed.expect([list(EVERYBODY)] * 8, run.weights, 0.3)
+        run.packed.expect([list(EVERYBODY)] * 8)
         assert bool(run.packed._graphed) is bool(room)
         assert max(shape.tokens for shape in run.packed._shapes) <= max(room, 32)
         for ours, theirs in zip(run.add_up(EVERYBODY), before, strict=True):
@@ -285,7 +285,7 @@ def test_what_cannot_be_recorded_is_computed_all_the_same(
     lesson = replace(lesson_from(given.moved(library)), weights=())
     with graphed(library, lesson) as run:
         assert run.packed
-        run.packed.expect([list(EVERYBODY)] * 8, run.weights, 0.3)
+        run.packed.expect([list(EVERYBODY)] * 8)
         assert run.packed._graphed is None
         assert any(float(added.abs().sum()) > 0 for added in run.add_up(EVERYBODY))
 

@@ -15,7 +15,7 @@ from hansa_client.learners.loop import decay_by_cosine
 from hansa_client.models import lora
 from hansa_client.models.base_model import Base
 from hansa_client.training.scoring import Scorer, count_agent_tokens
-from hansa_client.trajectory import Sequence, render
+from hansa_client.trajectory import Sequence, render_all
 from hansa_worlds import DEMO_OPTIONS, make
 
 CPU = torch.device("cpu")
@@ -30,7 +30,7 @@ def lesson(base: Base, start: Tensors) -> TrainingSet:
         for task in world.tasks("train")[:30]
     ]
     return TrainingSet(
-        sequences=[render(episode, 1024) for episode in shown],
+        sequences=[render_all(episode, 1024)[0] for episode in shown],
         start=start,
         adapter=Adapter(),
         training=Training(learning_rate=3e-3, batch_tokens=512, epochs=2),

@@ -16,7 +16,7 @@ from hansa_client.models import base_model, kv_slots, lora, slot_attention
 from hansa_client.models.base_model import Base
 from hansa_client.models.builtin.llama import Llama
 from hansa_client.training.adamw import AdamW
-from hansa_client.trajectory import render
+from hansa_client.trajectory import render_all
 from hansa_worlds import DEMO_OPTIONS, make
 
 TINY = "builtin:tiny"
@@ -78,7 +78,7 @@ def lesson(base: Base, told: Adapter) -> TrainingSet:
         for task in world.tasks("train")[:8]
     ]
     return TrainingSet(
-        sequences=[render(episode, 1024) for episode in shown],
+        sequences=[render_all(episode, 1024)[0] for episode in shown],
         start=adapter.init_adapter(lora.shapes(base.model, told), told.rank, 7),
         adapter=told,
         training=Training(learning_rate=3e-3, batch_tokens=512, epochs=2),

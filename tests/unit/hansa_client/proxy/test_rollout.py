@@ -122,10 +122,10 @@ def test_a_row_that_begins_anew_reads_nothing_of_before(models: dict[str, Base])
 
 def test_each_chat_is_an_example_and_pairs_compare_first_chats(base: Base) -> None:
     played = play(base, "rewrite").episodes
-    sequences, weights = Choice(episodes=played, weights=[1.0, 2.0, 3.0]).render(256)
+    sequences, weights, _ = Choice(episodes=played, weights=[1.0, 2.0, 3.0]).render(256)
     assert weights == [1.0, 1.0, 2.0, 2.0, 3.0, 3.0]
     assert sum(not sequence.continues for sequence in sequences) == 3
-    pairs, _ = Choice(episodes=played[:2], together=2).render(256)
+    pairs, *_ = Choice(episodes=played[:2], together=2).render(256)
     assert pairs == [render_all(episode, 256)[0] for episode in played[:2]]
 
 

@@ -10,7 +10,7 @@ from hansa_client.models import tool_format
 from hansa_client.models.chat_template import Chat
 from hansa_client.rollout import episodes, tasks
 from hansa_client.rollout.episodes import RolloutConfig
-from hansa_client.trajectory import Turn, render
+from hansa_client.trajectory import Turn, render_all
 from hansa_worlds import Prompt, make
 from tests.support import harness
 from tests.support.sources import ROOT
@@ -142,7 +142,7 @@ def test_a_model_calls_a_tool_and_the_episode_keeps_it(monkeypatch: pytest.Monke
         assert called.tool_calls == ANSWER["tool_calls"]
         assert given.messages == [GIVEN] and given.tools is None and given.begins is None
         assert said.text == "It is 5." and said.tool_calls is None
-        sequence = render(episode, 1500)
+        sequence = render_all(episode, 1500)[0]
         assert sequence.tokens == [*second, *chat.encode_actions(["It is 5."])[0]]
         own = [t for t, is_own in zip(sequence.tokens, sequence.is_agent, strict=True) if is_own]
         assert own == [*chat.encode_actions([CALL])[0], *chat.encode_actions(["It is 5."])[0]]

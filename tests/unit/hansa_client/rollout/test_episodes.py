@@ -18,7 +18,7 @@ from hansa_client.models.base_model import Base
 from hansa_client.rollout import episodes, tasks
 from hansa_client.rollout.episodes import EpisodeJob, RolloutConfig
 from hansa_client.rollout.live_episodes import LiveEpisode
-from hansa_client.trajectory import Episode, render
+from hansa_client.trajectory import Episode, render_all
 from hansa_worlds import DEMO_OPTIONS, World, make
 
 HOW = RolloutConfig(
@@ -43,7 +43,7 @@ def test_training_sees_exactly_what_the_rollout_saw(base: Base, name: str) -> No
         tokenizer: Any = base.chat._tokenizer
         text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=False)
         whole = tokenizer([text], add_special_tokens=False)["input_ids"][0]
-        assert render(episode, 1024).tokens == whole
+        assert render_all(episode, 1024)[0].tokens == whole
 
 
 def test_an_episode_can_be_played_again_from_its_text(base: Base) -> None:
@@ -97,7 +97,7 @@ def test_a_first_observation_that_is_too_long_is_a_failure(base: Base) -> None:
     assert 0 < len(long) < 8
     for episode in long:
         assert not episode.success
-        assert len(render(episode, between)) == 0
+        assert len(render_all(episode, between)[0]) == 0
 
 
 def test_a_context_in_which_no_task_can_begin_is_refused(base: Base) -> None:
@@ -132,7 +132,7 @@ def test_a_cut_action_ends_in_the_next_observation_and_is_not_trained_to_end(bas
     assert len(first.tokens) == 1
     assert first.tokens[0] not in base.chat.stops
     assert then.tokens[0] == base.chat.end
-    sequence = render(cut, 1024)
+    sequence = render_all(cut, 1024)[0]
     where = len(cut.turns[0].tokens) + 1
     assert sequence.tokens[where] == base.chat.end
     assert not sequence.is_agent[where]

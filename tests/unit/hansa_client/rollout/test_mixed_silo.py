@@ -16,7 +16,7 @@ from hansa_client.learners import TrainingSet
 from hansa_client.models import base_model, lora
 from hansa_client.models.base_model import Base
 from hansa_client.training.scoring import Scorer
-from hansa_client.trajectory import render
+from hansa_client.trajectory import render_all
 from hansa_worlds import DEMO_OPTIONS, make
 from tests.support.merging import draw
 
@@ -27,7 +27,7 @@ def lesson(base: Base, start: Tensors) -> TrainingSet:
     tasks = world.tasks("train")[:4]
     shown = [demonstrations._play_expert_task(world, task, base.chat, 1, False) for task in tasks]
     return TrainingSet(
-        sequences=[render(episode, 512) for episode in shown],
+        sequences=[render_all(episode, 512)[0] for episode in shown],
         start=start,
         adapter=Adapter(),
         training=Training(learning_rate=3e-3, batch_tokens=512, epochs=4, max_steps=3),

@@ -71,8 +71,10 @@ def test_packed_trajectories_have_the_entropy_of_each_alone(
     monkeypatch.setattr(scoring, "_READ_TOKENS", room)
     monkeypatch.setattr(sliced_logits, "SLICE_BYTES", 4 * 3 * library.model.config.vocab_size)
     with torch.inference_mode():
-        alone = torch.cat(list(scoring._compute_entropies(library, GIVEN)))
-        packed = torch.cat(list(scoring._compute_packed_entropies(library, GIVEN)))
+        alone, packed = (
+            torch.cat(list(kind(library.model, library.device).compute_entropies(GIVEN)))
+            for kind in (Scorer, PackedScorer)
+        )
     torch.testing.assert_close(packed.sort()[0], alone.sort()[0], rtol=1e-4, atol=1e-5)
     assert scoring.measure_entropy(library, GIVEN) == pytest.approx(float(packed.mean()), rel=1e-4)
     assert scoring.measure_entropy(library, []) is None
