@@ -26,6 +26,12 @@ def base(request: pytest.FixtureRequest) -> Base:
     return base_model.load(TINY, base_model.resolve(TINY), 1, for_peft=request.param == "by PEFT")
 
 
+@pytest.fixture(scope="module")
+def start(base: Base) -> Tensors:
+    """Its untrained adapter."""
+    return adapter.init_adapter(lora.shapes(base.model, Adapter()), Adapter().rank, 7)
+
+
 def trained_like(start: Tensors, seed: int = 3) -> Tensors:
     """An adapter whose B is not zero, as after training."""
     random = np.random.Generator(np.random.Philox(seed))
