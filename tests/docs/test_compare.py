@@ -34,6 +34,39 @@ VARIED = {
     "personalization",
     "rounds",
 }
+DEMO = '{% set r = results("compare-demo") %}'
+TINY = '{% set r = results("compare-tiny") %}'
+SMOLLM2 = '{% set r = results("compare-smollm2") %}'
+MERGING = '{% set r = results("compare-smollm2-merging") %}'
+SIX = '{% set r = results("compare-six") %}'
+RELATED = '{% set r = results("compare-related") %}'
+SMOLLM2_MAZES = '{% set r = results("compare-smollm2-related") %}'
+MERGED_MAZES = '{% set r = results("compare-smollm2-merging-related") %}'
+QUOTED = {
+    "README.md": [
+        f'{DEMO}| the demo: five different worlds, tiny model | {{{{ r.success("fed-se") }}}} '
+        '| {{ r.success("auto") }} | {{ r.success("alone") }} |',
+        f'{RELATED}| five silos with a maze each, tiny model | {{{{ r.success("fed-se") }}}} '
+        '| {{ r.success("fed-se+auto+cool") }} | {{ r.success("local-evolution+cool") }} |',
+        f'{SIX}| six silos of three kinds of world, tiny model | {{{{ r.success("fed-se") }}}} '
+        '| {{ r.success("fed-se+auto+cool") }} | {{ r.success("local-evolution+cool") }} |',
+        f'{SMOLLM2}| five different worlds, SmolLM2-135M | {{{{ r.success("fed-se") }}}} '
+        f'{MERGING}| {{{{ r.success("regmean") }}}} | {{{{ r.success("local-evolution") }}}} |',
+        SMOLLM2_MAZES + '| five silos with a maze each, SmolLM2-135M | {{ r.success("fed-se") }} '
+        f'{MERGED_MAZES}| {{{{ r.success("fed-se+auto") }}}} '
+        '| {{ r.success("local-evolution") }} |',
+    ],
+    "docs/aggregation.md": [
+        TINY + '+{{ r.points("fed-se+step", over="fed-se", places=1) }} points with the tiny model',
+        SMOLLM2 + '+{{ r.points("fed-se+step2", over="fed-se", places=1) }} with SmolLM2',
+        RELATED + '{{ r.success("fed-se+step") }} % instead of {{ r.success("fed-se") }} %',
+    ],
+    "docs/learning.md": [
+        SMOLLM2 + '[lost {{ r.points("no-history", over="fed-se") }} points by it]'
+        '(results.md#a-real-model) ({{ r.limits("no-history", "fed-se") | replace("+", "") }})',
+    ],
+}
+"""Where else results are told, and how; a comparison that is run again changes them, too."""
 COMMANDS = re.findall(r"^\$ hansa (.*)$", HERE, flags=re.MULTILINE)
 
 
@@ -44,6 +77,13 @@ def test_the_table_of_methods_is_generated() -> None:
 @pytest.mark.parametrize("page", results_page.PAGES, ids=lambda page: page.stem)
 def test_pages_of_results_are_generated(page: Path) -> None:
     assert page.read_text() == results_page.made(page), "python -m tools.results_page"
+
+
+@pytest.mark.parametrize("name", QUOTED)
+def test_other_pages_quote_results_as_they_are(name: str) -> None:
+    page = " ".join((ROOT / name).read_text().split())
+    for sentence in QUOTED[name]:
+        assert results_page.filled(sentence) in page
 
 
 def test_the_demo_ends_with_figures_of_its_comparison() -> None:

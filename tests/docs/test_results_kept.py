@@ -10,6 +10,7 @@ from hansa.compare import comparison, results, table
 from hansa.compare.comparison import Run
 from hansa.compare.results import Communication, RunResult, RunWork
 from tests.support.sources import ROOT
+from tools import results_page
 from tools.pages import comparisons, kept, merging_tables
 
 BENCH = (ROOT / "bench/README.md").read_text()
@@ -27,6 +28,28 @@ def test_the_tables_of_ways_to_merge_are_on_the_page_of_measurements(name: str) 
     head, _, *rows = merging_tables.TABLES[name]().splitlines()
     made = "\n".join([head, "|" + "---|" * (head.count("|") - 1), *rows])
     assert f"\n\n{made}\n\n" in BENCH.replace("**", ""), made
+
+
+def test_the_page_of_merging_quotes_figures_as_they_are() -> None:
+    page = " ".join((ROOT / "docs/merging.md").read_text().split())
+    paper, merged = (results_page.Figures(f"compare-smollm2{name}") for name in ("", "-merging"))
+    auto, regmean, alone = (
+        merged.success(method, places=1) for method in ("fed-se+auto", "regmean", "local-evolution")
+    )
+    (pooled,) = (row[4] for row in cells("beside") if row[0].startswith("one silo with all worlds"))
+    assert f"as the paper has it {paper.success('fed-se', places=1)} %, the mean with" in page
+    assert f"`auto` {auto}, `regmean` {regmean}; one silo that has" in page
+    assert f"itself {pooled}." in page and f"epochs, has {alone}, in its own" in page
+    five, forty = (row for row in cells("scale") if row[0] in ("5", "40"))
+    mean, auto, regmean = ([row[at].partition(" ")[0] for row in (five, forty)] for at in (1, 3, 4))
+    assert "`regmean` goes from {} to {} %, `auto`".format(*regmean) in page
+    assert "from {} to {}; the plain mean".format(*auto) in page
+    assert {f"{float(each):.0f}" for each in mean} <= {"58", "59"} and "mean stays at 58 " in page
+
+
+def cells(name: str) -> list[list[str]]:
+    rows = merging_tables.TABLES[name]().splitlines()[2:]
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
 
 
 def test_the_picture_of_aggregating_is_generated() -> None:
