@@ -18,6 +18,7 @@ from hansa.api.bucket_documents import (
     StartAdapter,
 )
 from hansa.api.endpoint import Endpoint
+from hansa.api.ownership import Owner
 from hansa.api.probes import ProbeFigures, are_expected
 from hansa.api.secure_aggregation import Epoch, Masking
 from hansa.api.spec import S3, Adapter, Model, ModelSource
@@ -79,21 +80,21 @@ class Assignment(Model):
     """All environments of the round, sorted; reports name them by index."""
     environment: str = ""
     """The client's own environment."""
-    world: str = ""
+    world: Annotated[str, Owner.SILO] = ""
     """World it plays."""
-    options: dict[str, Any] = Field(default_factory=dict)
+    options: Annotated[dict[str, Any], Owner.SILO] = Field(default_factory=dict)
     """The world's options."""
     demonstrations: Count | None = None
     """The environment's own number of demonstrations; absent: that of settings.experience."""
-    demonstrations_from: str | None = None
+    demonstrations_from: Annotated[str | None, Owner.SILO] = None
     """File of demonstrations; absent: the world's expert shows them."""
-    experience_storage: S3 | None = None
+    experience_storage: Annotated[S3 | None, Owner.SILO] = None
     """The silo's private store; absent: `storage`."""
-    endpoint: Endpoint | None = None
+    endpoint: Annotated[Endpoint | None, Owner.SILO] = None
     """The silo's own server for the agent's turns. Results do not follow from its address."""
-    model_from: str | None = None
+    model_from: Annotated[str | None, Owner.SILO] = None
     """Where this silo has the base model; absent: `model.source`. Results do not follow from it."""
-    own_manifest: Sha256OrEmpty | None = None
+    own_manifest: Annotated[Sha256OrEmpty | None, Owner.SILO] = None
     """Digest of the silo's own update of `start.round` as it answered with it; empty: it knows of
     none, and tries none. Absent: the coordinator holds the bucket, and nothing is compared."""
     evaluate: bool = True

@@ -21,6 +21,7 @@ from hansa.api.spec import (
     Metadata,
     ModelPlace,
     ModelSource,
+    QueueName,
     Seconds,
     SecretName,
     Storage,
@@ -177,7 +178,7 @@ class MemberSpec(Model):
     """Tells the coordinator that the silo takes no further part, and stops."""
     pod_template: dict[str, Any] = Field(default_factory=dict)
     """Merged into the client Jobs; its image is the silo's own."""
-    queue_name: Annotated[str, Field(min_length=1, max_length=63)] | None = None
+    queue_name: QueueName | None = None
     """Kueue LocalQueue that its Jobs wait in."""
 
     @property

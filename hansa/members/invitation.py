@@ -13,8 +13,9 @@ from pydantic import ValidationError, model_validator
 from hansa.api import constants
 from hansa.api.bucket_documents import Sha256, canonical
 from hansa.api.exchange import PublicKeys
-from hansa.api.letters import compute_run_id
+from hansa.api.letters import SILO_EXPERIENCE, compute_run_id
 from hansa.api.member_spec import Agreement, AllowedChanges
+from hansa.api.ownership import clear_fields
 from hansa.api.spec import S3, DnsName, FederationName, FederationSpec
 from hansa.api.status import Federation, RoundSettings
 from hansa.core.errors import InputError
@@ -88,7 +89,7 @@ def invite(federation: Federation, name: str, key: SigningKey, allow: Sequence[s
 
 def _build_agreed(spec: FederationSpec) -> Agreement:
     settings = RoundSettings.from_spec(spec)
-    experience = settings.experience.model_copy(update={"demonstrations_from": None})
+    experience = clear_fields(settings.experience, SILO_EXPERIENCE)
     return Agreement(
         seed=spec.seed,
         rounds=spec.rounds,

@@ -10,17 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from hansa.api.assignment import Assignment
-from hansa.api.letters import Veto
+from hansa.api.letters import SILO_FIELDS, Veto
 from hansa.api.member_spec import Limits, MemberSpec
 from hansa.api.member_status import SiloUsage
+from hansa.api.ownership import get_alias
 from hansa.api.spec import Evaluation, differences
 from hansa.validation.messages import describe_value
 
-_BLANK = (
-    *("world", "options", "demonstrations_from", "experience_storage", "endpoint"),
-    "own_manifest",
-)
-"""Fields that an order must leave empty, since the silo sets them."""
 _ABSENT = "nothing"
 
 
@@ -85,10 +81,10 @@ def _check_place(order: Assignment, member: MemberSpec) -> OrderRefusal | None:
             )
     if order.role == "aggregator":
         return OrderRefusal(code="place", path="role", came="'aggregator'", fits="client, evaluate")
-    for field in _BLANK:
+    for field in SILO_FIELDS:
         if getattr(order, field):
-            alias = Assignment.model_fields[field].alias or field
-            return OrderRefusal(code="place", path=alias, came="a value", fits="none")
+            path = get_alias(Assignment, field)
+            return OrderRefusal(code="place", path=path, came="a value", fits="none")
     return None
 
 
