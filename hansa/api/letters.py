@@ -67,9 +67,10 @@ SILO_EXPERIENCE = ownership.list_fields(Experience, Owner.SILO)
 """The same of its settings."""
 PATHS = frozenset(
     {
-        *("seed", "rounds", "episodes", "aloneRounds"),
+        *("seed", "rounds", "round", "episodes", "aloneRounds", "demonstrations"),
         *("federation", "environment", "role", "storage.bucket", "storage.prefix"),
         *(ownership.get_alias(Assignment, name) for name in SILO_FIELDS),
+        *("masking", "masking.peers", "masking.epoch"),
         *_list_paths(ModelSource, "model"),
         *_list_paths(Adapter, "adapter"),
         *_list_paths(RoundSettings, "settings"),

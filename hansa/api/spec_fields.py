@@ -217,23 +217,23 @@ class SpecFields(Model):
 class RoundSettings(Model):
     """Mutable settings as they were when the round opened; all its attempts use these."""
 
-    exploration: Exploration = Field(default_factory=Exploration)
+    exploration: Annotated[Exploration, Owner.AGREEMENT] = Field(default_factory=Exploration)
     """How new trajectories are gathered."""
-    experience: Experience = Field(default_factory=Experience)
+    experience: Annotated[Experience, Owner.AGREEMENT] = Field(default_factory=Experience)
     """What is kept and learned from."""
-    training: Training = Field(default_factory=Training)
+    training: Annotated[Training, Owner.AGREEMENT] = Field(default_factory=Training)
     """How the adapter is trained."""
-    evaluation: Evaluation = Field(default_factory=Evaluation)
+    evaluation: Annotated[Evaluation, Owner.AGREEMENT] = Field(default_factory=Evaluation)
     """How the global adapter is measured."""
-    aggregation: Aggregation = Field(default_factory=Aggregation)
+    aggregation: Annotated[Aggregation, Owner.AGREEMENT] = Field(default_factory=Aggregation)
     """How updates become the next global adapter."""
-    step_factor: Annotated[float, Field(gt=0, le=1)] = 1.0
+    step_factor: Annotated[float, Field(gt=0, le=1), Owner.AGGREGATOR] = 1.0
     """What the guard makes of a server step `auto`; one that is a number has it in itself."""
-    personalization: PersonalizationMode = "none"
+    personalization: Annotated[PersonalizationMode, Owner.AGREEMENT] = "none"
     """What each silo may serve instead of the last global adapter."""
-    probes: Probes | None = None
+    probes: Annotated[Probes | None, Owner.AGREEMENT] = None
     """Tasks and texts that show whether an adapter breaks rules or forgets."""
-    privacy: Privacy | None = None
+    privacy: Annotated[Privacy | None, Owner.AGREEMENT] = None
     """What each silo may give away of one record, with its noise; absent: nothing bounds it."""
 
     @classmethod
