@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from hansa.core.errors import InputError
+from hansa.core.errors import InputError, PermanentError
 from hansa.local.objectstore import BUCKET, LocalStore, find_weed
 from hansa.local.rundir import RunDir
+from hansa_client.models.base_model import make_cache_folder
 
 SECRET = b"a trajectory of the clinic"
 NOBODY = 65534
@@ -159,3 +160,22 @@ def test_an_event_is_not_appended_to_what_a_link_names(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="symbolic"):
         RunDir(tmp_path).log_events([Event(reason="Resumed", message="x")], datetime.now(UTC))
     assert mine.read_text() == "my own\n"
+
+
+@pytest.mark.parametrize("planted", ["a link", "open to all"])
+def test_a_planted_cache_of_models_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planted: str
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.delenv("HANSA_MODEL_CACHE", raising=False)
+    folder = tmp_path / f"hansa-{os.getuid()}"
+    if planted == "a link":
+        (tmp_path / "theirs").mkdir(mode=0o700)
+        folder.symlink_to(tmp_path / "theirs")
+    else:
+        folder.mkdir()
+        folder.chmod(0o777)
+    with pytest.raises(PermanentError, match="expected one of this user's own"):
+        make_cache_folder()
+    folder.unlink() if planted == "a link" else folder.rmdir()
+    assert make_cache_folder().stat().st_mode & 0o777 == 0o700
