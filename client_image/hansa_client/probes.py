@@ -7,12 +7,17 @@ an adapter.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hansa.api.assignment import Assignment
-from hansa.api.probes import LONGEST_ANSWER, MOST_NATS, Probe, ProbeFigure
+from hansa.api.probes import (
+    LONGEST_ANSWER,
+    MOST_NATS,
+    Probe,
+    ProbeFigure,
+    compile_pattern,
+)
 from hansa.api.probes import check as fit_together
 from hansa.core.errors import PermanentError
 from hansa_client import seeds
@@ -35,7 +40,7 @@ class Prompted(World):
     def __init__(self, prompts: Sequence[str], forbidden: Sequence[str]) -> None:
         super().__init__({"prompt": "none"})
         self._prompts = prompts
-        self._forbidden = [re.compile(pattern, re.IGNORECASE) for pattern in forbidden]
+        self._forbidden = [compile_pattern(pattern) for pattern in forbidden]
 
     def tasks(self, split: Split) -> Sequence[Task]:
         """The prompts, in every split: nobody trains on them here."""
@@ -49,7 +54,7 @@ class Prompted(World):
 
     def step(self, action: str) -> Observation:
         """Search the whole answer, thoughts included."""
-        answer = action[:LONGEST_ANSWER]
+        answer = action[:LONGEST_ANSWER].encode(errors="replace").decode()  # RE2 reads UTF-8
         self._done = True
         self._violations = sum(bool(one.search(answer)) for one in self._forbidden)
         return Observation("", 0.0, True)

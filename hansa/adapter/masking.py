@@ -21,6 +21,7 @@ from hansa.adapter import lora
 from hansa.adapter.tensor_file import Shapes, arrange
 from hansa.api.assignment import Assignment
 from hansa.api.bucket_documents import Counts, canonical, sha256
+from hansa.api.ownership import Owner, get_alias, list_fields
 from hansa.api.secure_aggregation import MaskedUpdate, Masking, SecureAggregation
 from hansa.api.status import RoundSettings
 from hansa.api.strategies import Half, WeightedMeanOptions
@@ -182,7 +183,10 @@ def mask_context(assignment: Assignment) -> dict[str, Any]:
     }
 
 
-_OWN = {"environment", "world", "options", "demonstrations", "demonstrationsFrom"}
+_OWN = {
+    *("environment", "demonstrations"),
+    *(get_alias(Assignment, name) for name in list_fields(Assignment, Owner.SILO)),
+}
 """Inputs that differ between silos."""
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self, TypeVar
 from pydantic import Field, model_validator
 
 from hansa.api import strategies
+from hansa.api.ownership import Owner
 from hansa.api.plugin_fields import (
     PluginName,
     PluginOptions,
@@ -33,15 +34,17 @@ class Aggregation(Model):
         PluginOptions | None, Field(json_schema_extra=known_options(strategies.BUILTIN))
     ] = None
     """Settings of this strategy alone; those of a package it checks itself."""
-    server_step: Annotated[float, Field(gt=0, le=100)] | Literal["auto"] = 1.0
+    server_step: Annotated[
+        Annotated[float, Field(gt=0, le=100)] | Literal["auto"], Owner.AGGREGATOR
+    ] = 1.0
     """Step from the old global adapter towards the aggregate: 1 is the aggregate itself, `auto` the
     longer the less the round's updates have in common (FedExP), up to 4."""
-    max_update_norm: Annotated[float, Field(gt=0)] | None = None
+    max_update_norm: Annotated[Annotated[float, Field(gt=0)] | None, Owner.AGGREGATOR] = None
     """Refuses updates that moved further than this from the start adapter; absent: no bound."""
-    max_norm_ratio: Annotated[float, Field(ge=1)] = 10.0
+    max_norm_ratio: Annotated[float, Field(ge=1), Owner.AGGREGATOR] = 10.0
     """Refuses updates that moved further than this times the median of the round's updates, from
     three of them on; 1e9 is no bound."""
-    diagnostics: bool = True
+    diagnostics: Annotated[bool, Owner.AGGREGATOR] = True
     """Whether cosines, shares and the error against the exact mean of B·A are computed; of many
     members of a large model they are estimates, as a rule within 1 %."""
 

@@ -18,6 +18,7 @@ from hansa.api.bucket_documents import (
     StartAdapter,
 )
 from hansa.api.endpoint import Endpoint
+from hansa.api.ownership import Owner
 from hansa.api.probes import ProbeFigures, are_expected
 from hansa.api.secure_aggregation import Epoch, Masking
 from hansa.api.spec import S3, Adapter, Model, ModelSource
@@ -53,58 +54,58 @@ Role = Literal["client", "evaluate", "aggregator", "courier"]
 class Assignment(Model):
     """Everything a program needs to know about its work; credentials come from AWS_* variables."""
 
-    version: Literal[1] = 1
+    version: Annotated[Literal[1], Owner.FORMAT] = 1
     """Version of this document."""
-    role: Role
+    role: Annotated[Role, Owner.FORMAT]
     """What to do."""
-    federation: str
+    federation: Annotated[str, Owner.MEMBER]
     """Name of the federation."""
-    seed: Seed
+    seed: Annotated[Seed, Owner.AGREEMENT]
     """The federation's seed."""
-    model: ModelSource
+    model: Annotated[ModelSource, Owner.AGREEMENT]
     """The base model."""
-    adapter: Adapter
+    adapter: Annotated[Adapter, Owner.AGREEMENT]
     """The adapter's shape."""
-    round: Count
+    round: Annotated[Count, Owner.ROUND]
     """The round; for `evaluate`, that of the adapter."""
-    start: StartAdapter
+    start: Annotated[StartAdapter, Owner.ROUND]
     """Adapter to start from, or to evaluate."""
-    own_start: bool = False
+    own_start: Annotated[bool, Owner.ROUND] = False
     """Whether that is the environment's own update of that round, not the global adapter."""
-    settings: RoundSettings
+    settings: Annotated[RoundSettings, Owner.AGREEMENT]
     """Settings frozen with the round."""
-    storage: S3
+    storage: Annotated[S3, Owner.MEMBER]
     """Where adapters are exchanged."""
-    environments: list[str]
+    environments: Annotated[list[str], Owner.ROUND]
     """All environments of the round, sorted; reports name them by index."""
-    environment: str = ""
+    environment: Annotated[str, Owner.MEMBER] = ""
     """The client's own environment."""
-    world: str = ""
+    world: Annotated[str, Owner.SILO] = ""
     """World it plays."""
-    options: dict[str, Any] = Field(default_factory=dict)
+    options: Annotated[dict[str, Any], Owner.SILO] = Field(default_factory=dict)
     """The world's options."""
-    demonstrations: Count | None = None
+    demonstrations: Annotated[Count | None, Owner.AGREEMENT] = None
     """The environment's own number of demonstrations; absent: that of settings.experience."""
-    demonstrations_from: str | None = None
+    demonstrations_from: Annotated[str | None, Owner.SILO] = None
     """File of demonstrations; absent: the world's expert shows them."""
-    experience_storage: S3 | None = None
+    experience_storage: Annotated[S3 | None, Owner.SILO] = None
     """The silo's private store; absent: `storage`."""
-    endpoint: Endpoint | None = None
+    endpoint: Annotated[Endpoint | None, Owner.SILO] = None
     """The silo's own server for the agent's turns. Results do not follow from its address."""
-    model_from: str | None = None
+    model_from: Annotated[str | None, Owner.SILO] = None
     """Where this silo has the base model; absent: `model.source`. Results do not follow from it."""
-    own_manifest: Sha256OrEmpty | None = None
+    own_manifest: Annotated[Sha256OrEmpty | None, Owner.SILO] = None
     """Digest of the silo's own update of `start.round` as it answered with it; empty: it knows of
     none, and tries none. Absent: the coordinator holds the bucket, and nothing is compared."""
-    evaluate: bool = True
+    evaluate: Annotated[bool, Owner.ROUND] = True
     """Whether the client evaluates the start adapter first."""
-    alone_rounds: Count = 0
+    alone_rounds: Annotated[Count, Owner.ROUND] = 0
     """Rounds that the silo also evolves alone, from the base, to compare; 0: it does not."""
-    masking: Masking | None = None
+    masking: Annotated[Masking | None, Owner.ROUND] = None
     """Who masks against whom; absent: nobody does."""
-    members: list[Member] = Field(default_factory=list)
+    members: Annotated[list[Member], Owner.AGGREGATOR] = Field(default_factory=list)
     """Updates to aggregate."""
-    minimum: Annotated[int, Field(ge=1)] = 1
+    minimum: Annotated[int, Field(ge=1), Owner.AGGREGATOR] = 1
     """Updates that must pass the gate."""
 
     @property

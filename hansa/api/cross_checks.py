@@ -2,15 +2,9 @@
 
 from hansa.api import privacy_checks, probes, strategies
 from hansa.api.constants import RESERVED_ENVIRONMENT_NAMES
+from hansa.api.ownership import Owner, get_alias, list_fields
 from hansa.api.secure_aggregation import LEAST, UNREAD
 from hansa.api.spec_fields import Environment, SpecFields
-
-OWNER_FIELDS = (
-    *("world", "options", "demonstrations_from", "credentials_secret"),
-    *("experience_storage", "experience_key_secret", "masking_secret", "endpoint"),
-    *("pod_template", "queue_name"),
-)
-"""Fields of an environment that a remote silo's owner sets in the FederationMember."""
 
 
 def check(spec: SpecFields) -> None:
@@ -68,11 +62,11 @@ def _check_place(environment: Environment, where: str) -> None:
                 "a silo that runs elsewhere"
             )
         return
-    for field in OWNER_FIELDS:
+    for field in list_fields(Environment, Owner.SILO):
         if getattr(environment, field):
-            alias = type(environment).model_fields[field].alias or field
+            path = f"{where}.{get_alias(Environment, field)}"
             raise ValueError(
-                f"{where}.{alias}: got a value, expected none: a silo with member runs "
+                f"{path}: got a value, expected none: a silo with member runs "
                 "elsewhere, and its owner says so in its FederationMember"
             )
 

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from hansa.api.ownership import Owner
 from hansa.core.model import Model
 
 FileSource = Annotated[
@@ -50,7 +51,7 @@ class Experience(Model):
 
     demonstrations: DemonstrationCount = 40
     """Expert episodes that start the experience, as shard 0; of a file, at most this many."""
-    demonstrations_from: FileSource | None = None
+    demonstrations_from: Annotated[FileSource | None, Owner.SILO] = None
     """File in AgentGym's format to take them from, once: `s3://bucket/key` or a path."""
     thoughts: bool = True
     """Whether the world's expert writes `Thought: ... Action: ...`, or the bare action."""

@@ -11,9 +11,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, model_validator
 
-from hansa.api import bucket_keys
+from hansa.api import bucket_keys, ownership
 from hansa.api.assignment import Assignment, ClientReport, EvaluateReport
 from hansa.api.bucket_documents import AuditHead, Count, Sha256, StartAdapter, canonical, sha256
+from hansa.api.experience import Experience
+from hansa.api.ownership import Owner
 from hansa.api.secure_aggregation import SecureAggregation
 from hansa.api.spec import S3, Adapter, DnsName, Model, ModelSource, Privacy, Seconds
 from hansa.api.status import RoundSettings
@@ -59,12 +61,16 @@ def _list_paths(kind: type[Model], above: str) -> Iterator[str]:
             yield path
 
 
+SILO_FIELDS = ownership.list_fields(Assignment, Owner.SILO)
+"""Fields of an assignment that an order leaves empty, since the silo sets them."""
+SILO_EXPERIENCE = ownership.list_fields(Experience, Owner.SILO)
+"""The same of its settings."""
 PATHS = frozenset(
     {
-        *("seed", "rounds", "episodes", "aloneRounds"),
+        *("seed", "rounds", "round", "episodes", "aloneRounds", "demonstrations"),
         *("federation", "environment", "role", "storage.bucket", "storage.prefix"),
-        *("world", "options", "demonstrationsFrom", "experienceStorage", "ownManifest"),
-        "endpoint",
+        *(ownership.get_alias(Assignment, name) for name in SILO_FIELDS),
+        *("masking", "masking.peers", "masking.epoch"),
         *_list_paths(ModelSource, "model"),
         *_list_paths(Adapter, "adapter"),
         *_list_paths(RoundSettings, "settings"),
@@ -143,18 +149,10 @@ class Work(Letter):
 def strip_silo_fields(assignment: Assignment) -> Assignment:
     """An assignment as an order has it: world, files, stores and addresses are the silo's own."""
     settings = assignment.settings
-    experience = settings.experience.model_copy(update={"demonstrations_from": None})
+    experience = ownership.clear_fields(settings.experience, SILO_EXPERIENCE)
     place = S3(bucket=assignment.storage.bucket, prefix=assignment.storage.prefix)
-    own: dict[str, Any] = {
-        "world": "",
-        "options": {},
-        "demonstrations_from": None,
-        "experience_storage": None,
-        "endpoint": None,
-        "own_manifest": None,
-    }
     shared = {"storage": place, "settings": settings.model_copy(update={"experience": experience})}
-    return assignment.model_copy(update={**own, **shared})
+    return ownership.clear_fields(assignment, SILO_FIELDS).model_copy(update=shared)
 
 
 class Rest(Letter):

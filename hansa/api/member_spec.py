@@ -12,7 +12,10 @@ from pydantic import AfterValidator, Field, model_validator
 from hansa.api.constants import RESERVED_ENVIRONMENT_NAMES
 from hansa.api.endpoint import Endpoint
 from hansa.api.exchange import PollSeconds, PublicKeys
+from hansa.api.experience import DemonstrationCount
+from hansa.api.secure_aggregation import LEAST, MaskingKey
 from hansa.api.spec import (
+    MAX_ENVIRONMENTS,
     MAX_SECONDS,
     Adapter,
     DnsName,
@@ -21,6 +24,7 @@ from hansa.api.spec import (
     Metadata,
     ModelPlace,
     ModelSource,
+    QueueName,
     Seconds,
     SecretName,
     Storage,
@@ -73,6 +77,10 @@ class Agreement(Model):
     """The adapter's shape."""
     settings: RoundSettings
     """How a round explores, trains, evaluates and merges."""
+    demonstrations: DemonstrationCount | None = None
+    """The silo's own number of demonstrations; absent: that of settings.experience."""
+    masking_keys: dict[DnsName, MaskingKey] = Field(default_factory=dict)
+    """Public masking keys of all silos, where updates are masked: an order names no others."""
 
 
 class AllowedChanges(Model):
@@ -102,14 +110,14 @@ class AllowedChanges(Model):
 
 
 class Limits(AllowedChanges):
-    """How far an order may go beyond what was agreed; what is not named must be as agreed."""
+    """How far an order may go beyond what was agreed; what is not named must be as agreed, but for
+    settings of the merge that no client reads."""
 
-    free: Annotated[list[OrderPath], Field(max_length=50)] = Field(
-        default_factory=lambda: ["settings.aggregation", "settings.stepFactor"]
-    )
-    """Fields that may be anything, with all below them; aggregation happens elsewhere."""
+    minimum_peers: Annotated[int, Field(ge=LEAST, le=MAX_ENVIRONMENTS)] = LEAST
+    """Silos that a masked sum must have at least."""
     episodes: Annotated[int, Field(ge=0, le=10**12)] = 0
-    """Most episodes of all rounds together, explored and evaluated; 0: no limit."""
+    """Most episodes of all rounds together, explored and evaluated; 0: those of the agreed rounds
+    and of one evaluation after them."""
     job_seconds: Seconds = 7200
     """How long one Job may take."""
     job_seconds_per_day: Annotated[int, Field(ge=0, le=MAX_SECONDS)] = 0
@@ -177,7 +185,7 @@ class MemberSpec(Model):
     """Tells the coordinator that the silo takes no further part, and stops."""
     pod_template: dict[str, Any] = Field(default_factory=dict)
     """Merged into the client Jobs; its image is the silo's own."""
-    queue_name: Annotated[str, Field(min_length=1, max_length=63)] | None = None
+    queue_name: QueueName | None = None
     """Kueue LocalQueue that its Jobs wait in."""
 
     @property

@@ -1,5 +1,6 @@
 """FederationMember.status as data: which order a silo works on, and what it has used."""
 
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -53,6 +54,8 @@ class OrderSummary(Model):
     """In which round; of an evaluation, the adapter's."""
     episodes: Count = 0
     """Episodes that it asks for at most."""
+    work: Sha256OrEmpty = ""
+    """The same digest for each order that asks for the same work."""
     round_seconds: Count = 0
     """How long the round waits for all."""
     veto: Veto | None = None
@@ -70,6 +73,10 @@ class SiloOrder(OrderSummary, Attempts):
     """What it waits for, as last reported."""
     taken_at: Time | None = None
     """When it was taken on."""
+    charged_attempt: Count = 0
+    """Newest attempt that counts in what the silo has used."""
+    charged_episodes: Count = 0
+    """Episodes that were charged for it."""
     message: str = ""
     """Why it waits, is refused or has failed; stays in the silo."""
 
@@ -110,19 +117,53 @@ class SiloRound(Model):
         return line.model_copy(update=update)
 
 
+class RoundRange(Model):
+    """Rounds one after another."""
+
+    first: Count
+    """The first of them."""
+    last: Count
+    """The last of them."""
+
+
 class SiloUsage(Model):
     """What the silo has done for the federation so far."""
 
     rounds: Count = 0
-    """Different rounds that it has taken on."""
-    newest: Count = 0
-    """The newest of them: an older one that is ordered again costs nothing."""
+    """Different rounds that it has taken on, without those in which its own Jobs failed."""
+    taken: list[RoundRange] = Field(default_factory=list)
+    """Their numbers."""
+    failed: Count = 0
+    """Rounds in which its own Jobs failed: the numbers of later ones grow by these."""
     episodes: Count = 0
-    """Episodes that these asked for at most."""
+    """Episodes that orders asked for at most."""
+    answered: Annotated[list[Sha256OrEmpty], Field(max_length=MOST_ROUNDS)] = Field(
+        default_factory=list
+    )
+    """Work of the newest answered orders: the same again costs nothing, since it is stored."""
     day: str = ""
     """The day (UTC) that `day_seconds` is of."""
     day_seconds: Count = 0
     """Seconds that Jobs which started on that day may take or took."""
+
+    def has_taken(self, round_: int) -> bool:
+        """Whether a round counts already."""
+        return any(each.first <= round_ <= each.last for each in self.taken)
+
+    def with_rounds(self, numbers: Iterable[int]) -> "SiloUsage":
+        """The same with these rounds taken, and no others."""
+        taken: list[RoundRange] = []
+        for number in sorted(set(numbers)):
+            if taken and number == taken[-1].last + 1:
+                taken[-1] = RoundRange(first=taken[-1].first, last=number)
+            else:
+                taken.append(RoundRange(first=number, last=number))
+        rounds = sum(each.last - each.first + 1 for each in taken)
+        return self.model_copy(update={"taken": taken, "rounds": rounds})
+
+    def list_taken(self) -> list[int]:
+        """Numbers of the rounds that count."""
+        return [number for each in self.taken for number in range(each.first, each.last + 1)]
 
 
 class SiloCondition(BaseCondition):

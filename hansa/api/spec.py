@@ -23,6 +23,7 @@ from hansa.api.spec_fields import Metadata as Metadata
 from hansa.api.spec_fields import ModelPlace as ModelPlace
 from hansa.api.spec_fields import ModelSource as ModelSource
 from hansa.api.spec_fields import Participation as Participation
+from hansa.api.spec_fields import QueueName as QueueName
 from hansa.api.spec_fields import RoundSettings as RoundSettings
 from hansa.api.spec_fields import Seconds as Seconds
 from hansa.api.spec_fields import SpecFields

@@ -13,6 +13,7 @@ from hansa.api.endpoint import Endpoint
 from hansa.api.evaluation import Evaluation, Guard
 from hansa.api.exchange import Exchange, RemoteSilo
 from hansa.api.experience import DemonstrationCount, Experience, Exploration, FileSource
+from hansa.api.ownership import Owner
 from hansa.api.privacy import Privacy
 from hansa.api.probes import Probes
 from hansa.api.secure_aggregation import MaskingKey
@@ -86,6 +87,7 @@ class Adapter(Model):
         return {name: value for name, value in self.to_json().items() if name != "shapes"}
 
 
+QueueName = Annotated[str, Field(min_length=1, max_length=63)]
 World = Annotated[str, Field(pattern=r"^([a-z0-9]([-a-z0-9_.]*[a-z0-9])?)?$", max_length=63)]
 
 
@@ -107,36 +109,36 @@ class Environment(Model):
 
     name: DnsName
     """Unique name; part of Job names and bucket keys."""
-    world: World = ""
+    world: Annotated[World, Owner.SILO] = ""
     """World it plays: maze, wordle, textcraft, babyai, webshop, or one that a package brings; leave
     it empty for a silo that runs elsewhere."""
     member: RemoteSilo | None = None
     """Its presence says that the silo runs elsewhere, in a cluster or on a machine of its own."""
-    options: dict[str, Any] = Field(default_factory=dict)
+    options: Annotated[dict[str, Any], Owner.SILO] = Field(default_factory=dict)
     """Handed to the world as they are."""
     demonstrations: DemonstrationCount | None = None
     """The silo's own number instead of experience.demonstrations; 0: none."""
-    demonstrations_from: FileSource | None = None
+    demonstrations_from: Annotated[FileSource | None, Owner.SILO] = None
     """The silo's own file instead of experience.demonstrationsFrom, read with its credentials."""
-    credentials_secret: SecretName | None = None
+    credentials_secret: Annotated[SecretName | None, Owner.SILO] = None
     """The silo's own S3 credentials: reads global/, writes its own folders, nothing else."""
-    experience_storage: Storage | None = None
+    experience_storage: Annotated[Storage | None, Owner.SILO] = None
     """The silo's private store for trajectories, with a credentialsSecret and caSecret of its own;
     its endpoint cannot change; absent: a private prefix of spec.storage."""
-    experience_key_secret: SecretName | None = None
+    experience_key_secret: Annotated[SecretName | None, Owner.SILO] = None
     """Secret with the silo's own key as `sealing.key`: all of its experience is sealed to it, from
     the first round on; only this silo's Jobs get it. `hansa run` takes a file instead
     (HANSA_EXPERIENCE_KEY in --credentials)."""
     masking_key: MaskingKey | None = None
     """Public half of the silo's masking key, for aggregation.secure; cannot change."""
-    masking_secret: SecretName | None = None
+    masking_secret: Annotated[SecretName | None, Owner.SILO] = None
     """Secret with the private half as `masking.key`; only this silo's clients get it. `hansa run`
     takes files instead (--masking-keys)."""
-    endpoint: Endpoint | None = None
+    endpoint: Annotated[Endpoint | None, Owner.SILO] = None
     """The silo's own server for the agent's turns; absent: the client writes them itself."""
-    pod_template: dict[str, Any] = Field(default_factory=dict)
+    pod_template: Annotated[dict[str, Any], Owner.SILO] = Field(default_factory=dict)
     """Merged into this environment's client Jobs."""
-    queue_name: Annotated[str, Field(min_length=1, max_length=63)] | None = None
+    queue_name: Annotated[QueueName | None, Owner.SILO] = None
     """Kueue LocalQueue that its Jobs wait in."""
 
 
@@ -215,23 +217,23 @@ class SpecFields(Model):
 class RoundSettings(Model):
     """Mutable settings as they were when the round opened; all its attempts use these."""
 
-    exploration: Exploration = Field(default_factory=Exploration)
+    exploration: Annotated[Exploration, Owner.AGREEMENT] = Field(default_factory=Exploration)
     """How new trajectories are gathered."""
-    experience: Experience = Field(default_factory=Experience)
+    experience: Annotated[Experience, Owner.AGREEMENT] = Field(default_factory=Experience)
     """What is kept and learned from."""
-    training: Training = Field(default_factory=Training)
+    training: Annotated[Training, Owner.AGREEMENT] = Field(default_factory=Training)
     """How the adapter is trained."""
-    evaluation: Evaluation = Field(default_factory=Evaluation)
+    evaluation: Annotated[Evaluation, Owner.AGREEMENT] = Field(default_factory=Evaluation)
     """How the global adapter is measured."""
-    aggregation: Aggregation = Field(default_factory=Aggregation)
+    aggregation: Annotated[Aggregation, Owner.AGREEMENT] = Field(default_factory=Aggregation)
     """How updates become the next global adapter."""
-    step_factor: Annotated[float, Field(gt=0, le=1)] = 1.0
+    step_factor: Annotated[float, Field(gt=0, le=1), Owner.AGGREGATOR] = 1.0
     """What the guard makes of a server step `auto`; one that is a number has it in itself."""
-    personalization: PersonalizationMode = "none"
+    personalization: Annotated[PersonalizationMode, Owner.AGREEMENT] = "none"
     """What each silo may serve instead of the last global adapter."""
-    probes: Probes | None = None
+    probes: Annotated[Probes | None, Owner.AGREEMENT] = None
     """Tasks and texts that show whether an adapter breaks rules or forgets."""
-    privacy: Privacy | None = None
+    privacy: Annotated[Privacy | None, Owner.AGREEMENT] = None
     """What each silo may give away of one record, with its noise; absent: nothing bounds it."""
 
     @classmethod

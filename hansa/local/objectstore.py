@@ -1,7 +1,7 @@
 """An S3 server of one's own: SeaweedFS's `weed`, started below a folder and ended with its owner.
 
-Limits: it listens on 127.0.0.1 only, and its S3 door checks credentials, but other doors of it
-(gRPC between its parts) do not: programs on this machine can bypass the S3 door.
+It listens on 127.0.0.1 only. Its S3 door checks credentials, and the gRPC doors between its parts a
+certificate that only the owner of its folder can read.
 """
 
 import contextlib
@@ -22,9 +22,11 @@ from typing import IO, Any, Self
 
 from hansa.api.spec import S3
 from hansa.core.errors import HansaError, InputError, StoreError, Unreachable
+from hansa.core.files import refuse_links
 from hansa.core.http import HttpClient, HttpError
 from hansa.local.ports import Block, claim_ports, reclaim_ports
 from hansa.local.room import VOLUME_MEGABYTES, check_room
+from hansa.local.store_certificate import make_certificate
 from hansa.runtime.warm_parent import read_last_line
 from hansa.store import access_grants
 from hansa.store.base import Credentials
@@ -76,6 +78,7 @@ class LocalStore:
         self._prefix = prefix
         self._start_seconds = start_seconds
         self._signing_key = secrets.token_hex(16)
+        self._grpc: dict[str, str] = {}
         self._block: Block | None = None
         self._lock: IO[str] | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -121,7 +124,9 @@ class LocalStore:
         binary = find_weed()
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.folder.chmod(0o700)
+        refuse_links(self.folder)
         self._lock = self._lock or _lock_folder(self.folder / "lock", self._start_seconds)
+        self._grpc = make_certificate(self.folder)
         self._clean_up_after_kill()
         try:
             self._start_on_free_ports(binary)
@@ -153,7 +158,8 @@ class LocalStore:
         self._stop(signal.SIGTERM)
         self._process = None
         self._release_ports()
-        (self.folder / "identities.json").unlink(missing_ok=True)
+        for secret in ("identities.json", "grpc.key"):
+            (self.folder / secret).unlink(missing_ok=True)
         if self._lock:
             self._lock.close()
         self._lock = None
@@ -195,6 +201,9 @@ class LocalStore:
             "m[0-9]*"
         ):  # Raft state of the single master, useless after a restart
             shutil.rmtree(state, ignore_errors=True)
+        empty = self.folder / "empty"
+        shutil.rmtree(empty, ignore_errors=True)
+        empty.mkdir(mode=0o700)
         block = self._owned()
         (self.folder / "ports.json").write_text(json.dumps(block.every))
         log = self.folder / "weed.log"
@@ -208,8 +217,8 @@ class LocalStore:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                cwd=self.folder,
-                env=self._environment(),
+                cwd=empty,  # it reads configuration from there, and from HOME
+                env=self._environment(empty),
                 start_new_session=True,  # Ctrl-C is the runner's: it still needs the store
                 # Lock and ports stay until the last of both processes is gone.
                 pass_fds=[self._lock.fileno(), block.claim.fileno()],
@@ -249,11 +258,11 @@ class LocalStore:
         flags = [f"-{name}={value}" for name, value in settings.items()]
         return ["-logtostderr=true", "mini", *flags]
 
-    def _environment(self) -> dict[str, str]:
+    def _environment(self, home: Path) -> dict[str, str]:
         """Nothing of the user's: `weed` would make an administrator of AWS_ACCESS_KEY_ID."""
         doors = ("SIGNING", "SIGNING_READ", "FILER_SIGNING", "FILER_SIGNING_READ")
         keys = {f"WEED_JWT_{door}_KEY": self._signing_key for door in doors}
-        return {"PATH": os.defpath, "HOME": str(self.folder), "GOMEMLIMIT": "512MiB", **keys}
+        return {"PATH": os.defpath, "HOME": str(home), "GOMEMLIMIT": "512MiB", **keys, **self._grpc}
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + self._start_seconds

@@ -18,6 +18,7 @@ from hansa.api.jobs import Event
 from hansa.api.spec import Metadata
 from hansa.api.status import Federation
 from hansa.core.errors import InputError
+from hansa.core.files import refuse_links
 from hansa.local.changes import settings_changed
 from hansa.plan.attempts import restart_clocks
 
@@ -69,6 +70,7 @@ class RunDir:
     @contextmanager
     def lock(self, command: str = "hansa run") -> Iterator[None]:
         """Lock the run: two runners cannot share a store."""
+        refuse_links(self.path)
         try:
             file = self._lock.open("w")
         except OSError as error:
@@ -159,7 +161,8 @@ class RunDir:
         """Append events to the run's log."""
         if not events:
             return
-        with self.events.open("a") as log:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+        with os.fdopen(os.open(self.events, flags, 0o666), "a") as log:
             for event in events:
                 mark = "warning " if event.warning else ""
                 when = now.isoformat(timespec="seconds")

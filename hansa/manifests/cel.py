@@ -4,8 +4,9 @@ Each has a sentence that names the field. A rule asks for every field: CEL knows
 """
 
 from hansa.api.constants import RESERVED_ENVIRONMENT_NAMES
+from hansa.api.ownership import Owner, get_alias, list_fields
 from hansa.api.secure_aggregation import LEAST
-from hansa.api.spec import MAX_FEDERATION_NAME, Metadata
+from hansa.api.spec import MAX_FEDERATION_NAME, Environment, Metadata
 from hansa.api.strategies import BUILTIN, KrumOptions
 from hansa.validation.json_schema import flatten_schema
 
@@ -15,12 +16,6 @@ FIXED_IN_MEMBER = (
     *("storage.s3.bucket", "storage.s3.prefix"),
 )
 """What a silo's letters, read and written, depend on; the bucket's address may change."""
-
-OWN_OF_A_MEMBER = (
-    *("demonstrationsFrom", "credentialsSecret", "experienceStorage", "endpoint"),
-    *("experienceKeySecret", "maskingSecret"),
-)
-"""What an environment has no value for once it runs elsewhere, as far as CEL can tell."""
 
 
 def _make_rule(rule: str, message: str, field: str = "") -> Rule:
@@ -135,7 +130,7 @@ def list_environment_rules() -> list[Rule]:
                 f"spec.environments.{field}: expected none: a silo with member runs elsewhere",
                 f".{field}",
             )
-            for field in OWN_OF_A_MEMBER
+            for field in _list_silo_fields()
         ),
         _make_rule(
             "self.world == oldSelf.world",
@@ -149,6 +144,13 @@ def list_environment_rules() -> list[Rule]:
             ".maskingKey",
         ),
     ]
+
+
+def _list_silo_fields() -> list[str]:
+    """What a silo that runs elsewhere sets itself; CEL does not see fields of free form."""
+    own = list_fields(Environment, Owner.SILO)
+    optional = [name for name in own if Environment.model_fields[name].default is None]
+    return sorted(get_alias(Environment, name) for name in optional)
 
 
 def list_member_rules() -> list[Rule]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from hansa.api.member_spec import Agreement, AllowedChanges, Limits
+from hansa.api.member_spec import Agreement, AllowedChanges
 from hansa.core.errors import InputError
 from hansa.validation.json_schema import find_field, flatten_schema
 from hansa.validation.messages import describe_value
@@ -91,10 +91,8 @@ def _parse_value(text: str, value: str) -> Any:
 
 
 def build_limits(allowed: AllowedChanges) -> dict[str, Any]:
-    """The same as the limits of a FederationMember, beside what these allow anyway."""
-    free = [*Limits().free, *(path for path in allowed.free if path not in Limits().free)]
-    given = {"most": allowed.most, "only": allowed.only}
-    return {**{name: value for name, value in given.items() if value}, "free": free}
+    """The same as the limits of a FederationMember."""
+    return {name: value for name, value in allowed.to_json().items() if value}
 
 
 def describe_allowances(allowed: AllowedChanges, agreed: Agreement) -> Iterator[str]:

@@ -13,8 +13,9 @@ from pydantic import ValidationError, model_validator
 from hansa.api import constants
 from hansa.api.bucket_documents import Sha256, canonical
 from hansa.api.exchange import PublicKeys
-from hansa.api.letters import compute_run_id
+from hansa.api.letters import SILO_EXPERIENCE, compute_run_id
 from hansa.api.member_spec import Agreement, AllowedChanges
+from hansa.api.ownership import clear_fields
 from hansa.api.spec import S3, DnsName, FederationName, FederationSpec
 from hansa.api.status import Federation, RoundSettings
 from hansa.core.errors import InputError
@@ -72,7 +73,7 @@ def invite(federation: Federation, name: str, key: SigningKey, allow: Sequence[s
             f"--key: got the key {key.public}, expected one of spec.exchange.publicKeys"
         )
     place = spec.storage.s3.model_copy(update={"credentials_secret": None, "ca_secret": None})
-    agreed = _build_agreed(spec)
+    agreed = _build_agreed(spec, name)
     made = Invitation(
         federation=federation.metadata.name,
         run=compute_run_id(spec.storage.s3, spec.identity()),
@@ -86,16 +87,24 @@ def invite(federation: Federation, name: str, key: SigningKey, allow: Sequence[s
     return dsse.sign_envelope(key, PAYLOAD_TYPE, canonical(made.to_json()))
 
 
-def _build_agreed(spec: FederationSpec) -> Agreement:
+def _build_agreed(spec: FederationSpec, name: str) -> Agreement:
     settings = RoundSettings.from_spec(spec)
-    experience = settings.experience.model_copy(update={"demonstrations_from": None})
+    experience = clear_fields(settings.experience, SILO_EXPERIENCE)
     return Agreement(
         seed=spec.seed,
         rounds=spec.rounds,
         model=spec.model,
         adapter=spec.adapter,
         settings=settings.model_copy(update={"experience": experience}),
+        demonstrations=spec.environment(name).demonstrations,
+        masking_keys=_list_masking_keys(spec),
     )
+
+
+def _list_masking_keys(spec: FederationSpec) -> dict[str, str]:
+    if spec.aggregation.secure is None:
+        return {}
+    return {e.name: e.masking_key for e in spec.environments if e.masking_key}
 
 
 def open_invitation(data: bytes, name: str) -> tuple[Invitation, str]:

@@ -5,22 +5,25 @@ agreement does not know is refused. The sentence stays in the silo; the coordina
 and the field's path.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from hansa.api.assignment import Assignment
-from hansa.api.letters import Veto
+from hansa.api.letters import SILO_FIELDS, Veto
 from hansa.api.member_spec import Limits, MemberSpec
 from hansa.api.member_status import SiloUsage
-from hansa.api.spec import Evaluation, differences
+from hansa.api.ownership import Owner, get_alias, list_fields, list_paths
+from hansa.api.spec import differences
+from hansa.members.budget import compute_most_episodes, count_episodes, identify_work
 from hansa.validation.messages import describe_value
 
-_BLANK = (
-    *("world", "options", "demonstrations_from", "experience_storage", "endpoint"),
-    "own_manifest",
-)
-"""Fields that an order must leave empty, since the silo sets them."""
+_AGREED = [get_alias(Assignment, name) for name in list_fields(Assignment, Owner.AGREEMENT)]
+_NOT_AGREED = {
+    path for owner in (Owner.SILO, Owner.AGGREGATOR) for path in list_paths(Assignment, owner)
+}
+"""Paths below these that the silo sets itself, or that no client reads."""
+_PROTECTIONS = ("settings.aggregation.secure", "settings.aggregation.sealTo", "settings.privacy")
 _ABSENT = "nothing"
 
 
@@ -46,28 +49,9 @@ def judge(order: Assignment, member: MemberSpec, usage: SiloUsage) -> OrderRefus
     return (
         _check_place(order, member)
         or _check_settings(order, member)
+        or _check_masking(order, member)
         or _check_budget(order, member, usage)
     )
-
-
-def count_episodes(order: Assignment) -> int:
-    """The most episodes that an order can ask for: explored, and evaluated on the way."""
-    settings = order.settings
-    explored = settings.exploration.tasks_per_round * settings.exploration.samples_per_task
-    measured = _count_measured(settings.evaluation)
-    probed = sum(probe.episodes for probe in settings.probes or ())
-    if order.role == "evaluate":
-        alone = order.alone_rounds * explored + (measured if order.alone_rounds else 0)
-        on = order.round if settings.personalization in ("finetune", "best") else 0
-        return measured + probed + alone + on * (explored + measured)
-    own = measured if settings.evaluation.own_update else 0
-    return explored + measured + own + probed
-
-
-def _count_measured(evaluation: Evaluation) -> int:
-    tasks = evaluation.tasks + (evaluation.validation_tasks or 0)
-    greedy = evaluation.tasks if evaluation.greedy else 0
-    return tasks * evaluation.samples_per_task + greedy
 
 
 def _check_place(order: Assignment, member: MemberSpec) -> OrderRefusal | None:
@@ -85,24 +69,15 @@ def _check_place(order: Assignment, member: MemberSpec) -> OrderRefusal | None:
             )
     if order.role == "aggregator":
         return OrderRefusal(code="place", path="role", came="'aggregator'", fits="client, evaluate")
-    for field in _BLANK:
+    for field in SILO_FIELDS:
         if getattr(order, field):
-            alias = Assignment.model_fields[field].alias or field
-            return OrderRefusal(code="place", path=alias, came="a value", fits="none")
+            path = get_alias(Assignment, field)
+            return OrderRefusal(code="place", path=path, came="a value", fits="none")
     return None
 
 
 def _check_settings(order: Assignment, member: MemberSpec) -> OrderRefusal | None:
-    agreed = member.agreed.to_json()
-    del agreed["rounds"]  # counted, not compared: no order has it
-    wanted: dict[str, Any] = {
-        "seed": order.seed,
-        "model": order.model.to_json(),
-        "adapter": order.adapter.to_json(),
-        "settings": order.settings.to_json(),
-    }
-    for each in (agreed, wanted):  # read by nobody: a member has its own file, or an expert
-        each["settings"]["experience"].pop("demonstrationsFrom", None)
+    agreed, wanted = (_take_agreed(each.to_json()) for each in (member.agreed, order))
     limits = member.limits
     for path, ours in _list_leaves(wanted):
         if path in limits.most and not _is_within(ours, limits.most[path]):
@@ -116,7 +91,9 @@ def _check_settings(order: Assignment, member: MemberSpec) -> OrderRefusal | Non
             allowed = " or ".join(describe_value(each) for each in limits.only[path])
             return OrderRefusal(code="only", path=path, came=describe_value(ours), fits=allowed)
     for path, theirs, ours in differences(agreed, wanted):
-        if not _is_named(path, ours, limits) or _is_masked(path, theirs):
+        if _is_below(path, _NOT_AGREED):
+            continue
+        if not _is_named(path, ours, limits) or _is_protected(path, theirs):
             came, fits = (
                 _ABSENT if each is None else describe_value(each) for each in (ours, theirs)
             )
@@ -124,10 +101,43 @@ def _check_settings(order: Assignment, member: MemberSpec) -> OrderRefusal | Non
     return None
 
 
-def _is_masked(path: str, agreed: Any) -> bool:
-    """Whether masks that were agreed on would change: without them the update would be readable,
-    so that a limit on all of aggregation says nothing of them."""
-    return path.startswith("settings.aggregation.secure") and agreed is not None
+def _check_masking(order: Assignment, member: MemberSpec) -> OrderRefusal | None:
+    """Refuse masks that the coordinator could take off: with keys of its own, or of too few."""
+    secure, masking = order.settings.aggregation.secure, order.masking
+    is_wanted = secure is not None and order.role == "client"
+    if is_wanted != (masking is not None):
+        came, fits = ("none", "masks") if is_wanted else ("masks", "none")
+        return OrderRefusal(code="differs", path="masking", came=came, fits=fits)
+    if masking is None or secure is None:
+        return None
+    for name, key in sorted(masking.peers.items()):
+        fits = member.agreed.masking_keys.get(name, "no silo of this name")
+        if key != fits:
+            came = f"{name} with key {key}"
+            return OrderRefusal(code="differs", path="masking.peers", came=came, fits=fits)
+    least, silos = member.limits.minimum_peers, len(masking.peers)
+    if silos < least or order.environment not in masking.peers:
+        fits = f"at least {least}, and {order.environment} among them"
+        return OrderRefusal(code="only", path="masking.peers", came=f"{silos} silos", fits=fits)
+    if masking.epoch and secure.on_dropout == "fail":
+        path, came = "masking.epoch", str(masking.epoch)
+        return OrderRefusal(code="only", path=path, came=came, fits="0, since onDropout is fail")
+    return None
+
+
+def _take_agreed(document: dict[str, Any]) -> dict[str, Any]:
+    """What an order and an agreement have in common."""
+    return {name: document[name] for name in _AGREED if name in document}
+
+
+def _is_protected(path: str, agreed: Any) -> bool:
+    """Whether a protection of what leaves the silo would change that was agreed on: a limit on all
+    of aggregation says nothing of it."""
+    return agreed is not None and _is_below(path, _PROTECTIONS)
+
+
+def _is_below(path: str, fields: Iterable[str]) -> bool:
+    return any(path == field or path.startswith(f"{field}.") for field in fields)
 
 
 def _shorten_path(path: str) -> str:
@@ -151,23 +161,24 @@ def _is_within(value: Any, most: float) -> bool:
 
 def _is_named(path: str, ours: Any, limits: Limits) -> bool:
     """Whether a limit lets this field differ; one that is left out was judged by none."""
-    if any(path == free or path.startswith(f"{free}.") for free in limits.free):
+    if _is_below(path, limits.free):
         return True
     return ours is not None and (path in limits.most or path in limits.only)
 
 
 def _check_budget(order: Assignment, member: MemberSpec, usage: SiloUsage) -> OrderRefusal | None:
-    rounds, limits = member.most_rounds, member.limits
-    if order.role == "client" and order.round <= usage.newest:
-        return None
-    total = usage.episodes + count_episodes(order)
+    rounds, episodes = member.most_rounds, compute_most_episodes(member)
+    is_new = order.role == "client" and not usage.has_taken(order.round)
+    is_known = identify_work(order) in usage.answered
+    alone = rounds if order.settings.evaluation.alone else 0
     budgets = (
-        ("rounds", usage.rounds + 1 if order.role == "client" else 0, "", rounds, f"{rounds:g}"),
-        ("aloneRounds", order.alone_rounds, " rounds alone", rounds, f"{rounds:g}"),
-        ("episodes", total, "", limits.episodes or total, f"{limits.episodes}"),
+        ("rounds", usage.rounds + is_new, "", rounds),
+        ("aloneRounds", order.alone_rounds, " rounds alone", alone),
+        ("round", max(order.round, order.start.round), "", rounds + usage.failed),
+        ("episodes", usage.episodes + (0 if is_known else count_episodes(order)), "", episodes),
     )
-    for path, came, unit, most, fits in budgets:
+    for path, came, unit, most in budgets:
         if came > most:
             asked = f"{came}{unit}"
-            return OrderRefusal(code="budget", path=path, came=asked, fits=f"at most {fits}")
+            return OrderRefusal(code="budget", path=path, came=asked, fits=f"at most {most:g}")
     return None

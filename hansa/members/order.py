@@ -7,7 +7,15 @@ the owner's limits before anything is loaded. What an order leaves open, the sil
 from pydantic import ValidationError
 
 from hansa.api.assignment import ENV_ORDER, Assignment
-from hansa.api.letters import FAULTS, ORDERS, LetterLog, Reference, Work
+from hansa.api.letters import (
+    FAULTS,
+    ORDERS,
+    SILO_FIELDS,
+    LetterLog,
+    Reference,
+    Work,
+    strip_silo_fields,
+)
 from hansa.api.member_spec import MemberSpec
 from hansa.api.silo_assignment import SiloClientAssignment
 from hansa.core.errors import OrderRefused, PermanentError, Untrusted
@@ -41,21 +49,10 @@ def build_assignment(work: SiloClientAssignment, store: ObjectStore) -> Assignme
 
 def complete(order: Assignment, member: MemberSpec, answered: str = "") -> Assignment:
     """An order with what is the silo's own: from here on it is an assignment like any other."""
-    experience = order.settings.experience.model_copy(update={"demonstrations_from": None})
     private = member.experience_storage
-    return order.model_copy(
-        update={
-            "settings": order.settings.model_copy(update={"experience": experience}),
-            "storage": member.storage.s3,
-            "world": member.world,
-            "options": member.options,
-            "demonstrations_from": member.demonstrations_from,
-            "experience_storage": private.s3 if private else None,
-            "endpoint": member.endpoint,
-            "model_from": member.model_from,
-            "own_manifest": answered,
-        }
-    )
+    own = {name: getattr(member, name) for name in SILO_FIELDS if name in MemberSpec.model_fields}
+    own |= {"experience_storage": private.s3 if private else None, "own_manifest": answered}
+    return strip_silo_fields(order).model_copy(update={**own, "storage": member.storage.s3})
 
 
 def open_log(member: MemberSpec, log: LetterLog, store: ObjectStore) -> Mailbox:

@@ -22,8 +22,9 @@ from hansa.api.silo_assignment import (
 )
 from hansa.core.errors import HansaError, LogReplaced, PermanentError, Untrusted
 from hansa.crypto.dsse import SigningKey
+from hansa.members.budget import count_episodes, identify_work
 from hansa.members.courier import LONGEST_SECONDS
-from hansa.members.limits import count_episodes, judge
+from hansa.members.limits import judge
 from hansa.members.mailbox import LogEntry, Mailbox
 from hansa.members.order import open_log
 from hansa.plan import member_trouble as trouble
@@ -120,6 +121,7 @@ def _build_newest(task: SiloCourierAssignment, entry: LogEntry) -> NewestOrder:
         role="client" if assignment.role == "client" else "evaluate",
         round=assignment.round,
         episodes=count_episodes(assignment),
+        work=identify_work(assignment),
         round_seconds=letter.round_seconds,
         veto=refusal.code if refusal else None,
         path=refusal.path if refusal else "",

@@ -130,6 +130,18 @@ def _take_order(draft: MemberDraft, status: SiloStatus, current: SiloOrder) -> S
             kind="refused", order=current.order, code=current.veto, path=current.path
         )
         return _close_order(_change_order(status, state="Refused"), letter, current, "refused")
+    held = _hold(draft, status, current)
+    if held:
+        return held
+    status = _charge(draft, status, current)
+    taken = {"state": "Working", "taken_at": draft.now, "waits_for": "", "message": ""}
+    return _queue_letter(
+        _change_order(status, **taken), PendingLetter(kind="taken", order=current.order)
+    )
+
+
+def _hold(draft: MemberDraft, status: SiloStatus, current: SiloOrder) -> SiloStatus | None:
+    """The status of an order whose next attempt has to wait for its owner's hours or budget."""
     limits, usage = draft.silo.spec.limits, _start_day(status.usage, draft.now)
     opening = find_opening(limits.windows, draft.now)
     if opening is None or opening > draft.now:
@@ -141,10 +153,7 @@ def _take_order(draft: MemberDraft, status: SiloStatus, current: SiloOrder) -> S
             draft.now.astimezone(UTC).date() + timedelta(days=1), datetime.min.time(), UTC
         )
         return _postpone(draft, status, current, "budget", tomorrow)
-    usage = _charge(usage, current, limits.job_seconds)
-    taken = {"state": "Working", "taken_at": draft.now, "waits_for": "", "message": ""}
-    status = _change_order(status, **taken).model_copy(update={"usage": usage})
-    return _queue_letter(status, PendingLetter(kind="taken", order=current.order))
+    return None
 
 
 def _postpone(
@@ -162,6 +171,12 @@ def _postpone(
 
 def _advance_job(draft: MemberDraft, status: SiloStatus, current: SiloOrder) -> SiloStatus:
     """Advance the client's Job; the coordinator is told its progress and its end."""
+    if current.attempt > current.charged_attempt:  # a retry is charged before its Job is made
+        if current.not_before and draft.now < current.not_before:
+            draft.wake(current.not_before)
+            return status
+        draft.wake(draft.now)
+        return _hold(draft, status, current) or _charge(draft, status, current)
     job = draft.ask(_build_client_job(draft, status, current), current.not_before)
     if job is None or job.state == "starting":
         return _check_start(draft, status, current, job)
@@ -253,7 +268,11 @@ def _close_order(
     """The status with an order that is done, and its line in the list of rounds."""
     line = SiloRound.from_order(order, outcome, letter.report)
     lines = [*status.rounds, line][-MOST_ROUNDS:]
-    update = {"rounds": lines, "success": line.success or status.success}
+    update = {
+        "rounds": lines,
+        "success": line.success or status.success,
+        "usage": _record_end(status.usage, order, outcome),
+    }
     return _queue_letter(status, letter).model_copy(update=update)
 
 
@@ -262,15 +281,30 @@ def _start_day(usage: SiloUsage, now: datetime) -> SiloUsage:
     return usage if usage.day == day else usage.model_copy(update={"day": day, "day_seconds": 0})
 
 
-def _charge(usage: SiloUsage, order: SiloOrder, seconds: int) -> SiloUsage:
-    """An order is charged at its maximum before it starts, and only once if it is repeated."""
-    update: dict[str, object] = {"day_seconds": usage.day_seconds + seconds}
-    if order.role != "client":
-        update["episodes"] = usage.episodes + order.episodes
-    elif order.round > usage.newest:
-        update |= {"rounds": usage.rounds + 1, "newest": order.round}
-        update["episodes"] = usage.episodes + order.episodes
-    return usage.model_copy(update=update)
+def _charge(draft: MemberDraft, status: SiloStatus, order: SiloOrder) -> SiloStatus:
+    """An order is charged at its maximum before it starts; its retries take more time only."""
+    usage = _start_day(status.usage, draft.now)
+    is_new = order.charged_attempt == 0
+    episodes = order.episodes if is_new and order.work not in usage.answered else 0
+    if is_new and order.role == "client":
+        usage = usage.with_rounds([*usage.list_taken(), order.round])
+    seconds = usage.day_seconds + draft.silo.spec.limits.job_seconds
+    usage = usage.model_copy(update={"episodes": usage.episodes + episodes, "day_seconds": seconds})
+    charged = {"charged_attempt": order.attempt}
+    if is_new:
+        charged["charged_episodes"] = episodes
+    return _change_order(status, **charged).model_copy(update={"usage": usage})
+
+
+def _record_end(usage: SiloUsage, order: SiloOrder, outcome: Outcome) -> SiloUsage:
+    """Answered work is not charged again, and a round that failed here is none of those agreed."""
+    if outcome == "answered" and order.work:
+        answered = [*(each for each in usage.answered if each != order.work), order.work]
+        return usage.model_copy(update={"answered": answered[-MOST_ROUNDS:]})
+    if outcome == "failed" and order.role == "client":
+        left = usage.with_rounds(each for each in usage.list_taken() if each != order.round)
+        return left.model_copy(update={"failed": usage.failed + 1})
+    return usage
 
 
 # -- letters and Jobs -------------------------------------------------------------------------
@@ -315,9 +349,9 @@ def _send(draft: MemberDraft, status: SiloStatus) -> SiloStatus:
 def _build_client_job(draft: MemberDraft, status: SiloStatus, current: SiloOrder) -> JobRequest:
     role = current.role or "client"
     name = draft.silo.metadata.name
-    usage = status.usage  # which counts this order already
-    if role == "evaluate":
-        usage = usage.model_copy(update={"episodes": usage.episodes - current.episodes})
+    usage = status.usage.model_copy(  # without this order
+        update={"episodes": status.usage.episodes - current.charged_episodes}
+    )
     return JobRequest(
         name=job_names.silo_job(name, role, current.round, current.order.serial, current.attempt),
         role=role,

@@ -33,6 +33,7 @@ from hansa.api.status import (
     HistoryEntry,
     RoundEnvironment,
 )
+from hansa.members.budget import compute_most_episodes
 from hansa.plan.builder import SiloPlan
 from hansa.plan.summary import name_attempt_job
 from hansa_operator import metric_table as table
@@ -78,7 +79,7 @@ class MetricsRecorder:
             self._series(table.MEMBER_ORDERS, *key, outcome).inc()
         budgets = {
             "rounds": (new.usage.rounds, silo.spec.most_rounds),
-            "episodes": (new.usage.episodes, limits.episodes),
+            "episodes": (new.usage.episodes, compute_most_episodes(silo.spec)),
             "jobSecondsPerDay": (new.usage.day_seconds, limits.job_seconds_per_day),
         }
         for budget, (used, most) in budgets.items():

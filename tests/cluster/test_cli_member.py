@@ -43,7 +43,7 @@ def test_status_is_the_silos_page(owner: Typist) -> None:
     assert f"{SILO}: Working, takes part in five as clinic, in world maze" in done.out
     for text in (
         "order 1, client of round 1: Working since",
-        "used 1 of 3 rounds, 164 episodes at most",
+        "used 1 of 3 rounds, 164 of 592 episodes at most",
         "Connected  True    ",
         "leaves: s3://shared/five/answers/clinic/",
         "stays:  s3://own/experience/clinic/",

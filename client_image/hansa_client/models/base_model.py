@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -192,9 +193,18 @@ def _download_from_s3(path: str, storage: S3 | None) -> Path:
 
 def make_cache_folder() -> Path:
     """Folder of downloaded models: HANSA_MODEL_CACHE, or this user's own folder below /tmp."""
-    given = os.environ.get(ENV_MODEL_CACHE)
-    folder = Path(given) if given else Path(tempfile.gettempdir()) / f"hansa-{os.getuid()}"
+    if given := os.environ.get(ENV_MODEL_CACHE):
+        folder = Path(given)
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+    folder = Path(tempfile.gettempdir()) / f"hansa-{os.getuid()}"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    state = folder.lstat()  # another user of this machine could have been first
+    if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid() or state.st_mode & 0o077:
+        raise PermanentError(
+            f"{folder}: got a folder that others made or may use, expected one of this user's own",
+            hint=f"remove it, or set {ENV_MODEL_CACHE} to a folder of yours",
+        )
     return folder
 
 

@@ -18,6 +18,7 @@ from hansa.kubernetes.client import Data
 from hansa.kubernetes.federations import FederationView
 from hansa.kubernetes.state import find_condition, get_status, parse_time
 from hansa.manifests.load import validate_model
+from hansa.members.budget import compute_most_episodes
 
 SHOWN_ROUNDS = 10
 
@@ -102,9 +103,11 @@ def _describe_order(silo: FederationMember, now: datetime) -> list[str]:
 
 def _usage(silo: FederationMember) -> list[str]:
     usage, limits = silo.status.usage, silo.spec.limits
-    most = limits.most.get("rounds", silo.spec.agreed.rounds)
-    episodes = f" of {limits.episodes}" if limits.episodes else ""
-    used = [f"{usage.rounds} of {most:g} rounds", f"{usage.episodes}{episodes} episodes at most"]
+    episodes = compute_most_episodes(silo.spec)
+    used = [
+        f"{usage.rounds} of {silo.spec.most_rounds:g} rounds",
+        f"{usage.episodes} of {episodes} episodes at most",
+    ]
     if limits.job_seconds_per_day:
         used.append(f"{usage.day_seconds} of {limits.job_seconds_per_day} s on {usage.day or '-'}")
     return [f"used {', '.join(used)}"]

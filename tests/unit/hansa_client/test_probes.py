@@ -117,9 +117,9 @@ def test_texts_become_less_likely_with_an_adapter_that_knows_nothing(
         ({"world": "nowhere"}, PluginMissing, r"spec.probes\[p\].world: "),
         ({"world": "maze", "options": {"sise": 3}}, PermanentError, r"probes\[p\].options.sise"),
         (
-            {"prompts": ["a"], "forbidden": ["(a+)+b"]},
+            {"prompts": ["a"], "forbidden": [r"(a)\1"]},
             PermanentError,
-            r"settings.probes\[0\].forbidden\[0\]: .* a repeated group",
+            r"settings.probes\[0\].forbidden\[0\]: .* a regular expression as RE2 has them",
         ),
     ],
 )

@@ -97,7 +97,7 @@ def test_an_answer_is_posted_by_the_next_courier_and_told_in_the_metrics() -> No
     assert f'hansa_member_phase{{{named},phase="Idle"}} 1.0' in _sorted(text)
     assert f'hansa_member_budget_used{{budget="episodes",{named}}} 164.0' in _sorted(text)
     assert f'hansa_member_budget_limit{{budget="rounds",{named}}} 3.0' in _sorted(text)
-    assert 'budget_limit{budget="episodes"' not in _sorted(text)
+    assert f'budget_limit{{budget="episodes",{named}}} 592.0' in _sorted(text)
 
 
 def _sorted(text: str) -> str:

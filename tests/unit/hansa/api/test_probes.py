@@ -1,12 +1,11 @@
 """Patterns of probes: what is taken is found in bounded time, and what is not is named."""
 
-import re
 import time
 
 import pytest
 
 from hansa.api import probes
-from hansa.api.probes import LONGEST_ANSWER, MOST_WAYS, explain_misfit
+from hansa.api.probes import LONGEST_ANSWER, compile_pattern, explain_misfit
 
 
 @pytest.mark.parametrize(
@@ -24,48 +23,53 @@ from hansa.api.probes import LONGEST_ANSWER, MOST_WAYS, explain_misfit
         "{}",
         "colou?r",
         r"\bI (can|will) pay\b",
-        "a{4000}",
+        "a{1000}",
+        "(a+)+b",
+        "(?P<name>a)",
     ],
 )
-def test_a_pattern_that_costs_little_is_taken(pattern: str) -> None:
+def test_a_pattern_is_taken(pattern: str) -> None:
     assert explain_misfit(pattern) == ""
 
 
 @pytest.mark.parametrize(
     ("pattern", "why"),
     [
-        ("(", "a regular expression"),
-        ("x**", "a regular expression"),
-        ("(a+)+b", "a repeated group"),
-        ("(?:a|a)*b", "a repeated group"),
-        ("(a|b){30}", "a repeated group"),
-        ("(?:a|b)?", "a repeated group"),
-        (r"(a)\1", "a reference to a group"),
-        ("(?=a)", "a group that is more"),
-        ("(?x) a", "a group that is more"),
-        ("(?P<name>a)", "a group that is more"),
-        ("a*a*b", "16000000 ways"),
-        ("a{0,99}a{0,99}", "10000 ways"),
-        ("a?" * 20 + "b", "1048576 ways"),
-        ("(a|a|a|a|a|a|a|a)" * 5, "32768 ways"),
-        ("a{2,}b+", "16000000 ways"),
+        ("(", "missing )"),
+        ("x**", "bad repetition operator"),
+        (r"(a)\1", "invalid escape sequence"),
+        ("(?=a)", "invalid perl operator"),
+        ("a{4000}", "invalid repetition size"),
+        ("((a{100}){100}){100}", "repeti"),
     ],
 )
-def test_a_pattern_that_may_cost_much_is_refused_by_its_reason(pattern: str, why: str) -> None:
-    assert why in explain_misfit(pattern)
+def test_a_pattern_that_cannot_be_looked_for_is_refused_by_its_reason(
+    pattern: str, why: str
+) -> None:
+    misfit = explain_misfit(pattern)
+    assert misfit.startswith(f"got '{pattern}', expected a regular expression as RE2 has them (")
+    assert why in misfit
 
 
 @pytest.mark.parametrize(
-    "pattern", ["a*b", ".*b", "a{0,60}a{0,60}b", "[ab]+c", "(a|a|a|a)(a|a|a|a)(a|a)a{0,99}b"]
+    "pattern",
+    [
+        *("(a+)+b", "(a*)*b", "(a|aa)+b", "(?:a|a)*b", "a*a*a*a*b", ".*.*.*=.*b"),
+        "(a?){500}a{500}b",
+        "(x+x+)+y|(a{0,99}a{0,99})+b",
+    ],
 )
-def test_the_dearest_patterns_that_are_taken_take_seconds_at_most(pattern: str) -> None:
+def test_no_pattern_takes_more_than_seconds_for_the_longest_answer(pattern: str) -> None:
     assert explain_misfit(pattern) == ""
-    found = re.compile(pattern, re.IGNORECASE)
     began = time.process_time()
-    assert not found.search("a" * LONGEST_ANSWER)
-    assert time.process_time() - began < 10
+    assert not compile_pattern(pattern).search("a" * LONGEST_ANSWER)
+    assert time.process_time() - began < 5
+
+
+def test_case_does_not_count() -> None:
+    assert compile_pattern("passw(o|\u00f6)rd").search("my PASSW\u00d6RD")
+    assert "expected a regular expression" in explain_misfit("\ud800")
 
 
 def test_the_bounds_are_what_the_fields_say() -> None:
-    assert (LONGEST_ANSWER, MOST_WAYS) == (4000, 4000)
     assert "4000 characters" in (probes.Probe.model_fields["forbidden"].description or "")

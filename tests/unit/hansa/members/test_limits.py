@@ -9,7 +9,10 @@ from pydantic import ValidationError
 from hansa.api.assignment import Assignment
 from hansa.api.letters import PATHS
 from hansa.api.member_status import SiloUsage
-from hansa.members.limits import count_episodes, judge
+from hansa.api.ownership import Owner, list_paths
+from hansa.api.status import RoundSettings
+from hansa.members.budget import compute_most_episodes, count_episodes, identify_work
+from hansa.members.limits import judge
 from hansa.validation.json_schema import find_field, flatten_schema
 from tests.support.members import AGREED, member, order
 
@@ -76,11 +79,17 @@ def changed(path: tuple[str, ...]) -> Assignment | None:
     return None
 
 
+UNREAD = set(list_paths(Assignment, Owner.AGGREGATOR))
+
+
 @pytest.mark.parametrize("path", LEAVES, ids=".".join)
 def test_any_field_that_differs_from_what_was_agreed_is_refused_by_its_path(path) -> None:
     other = changed(path)
     assert other is not None, "no other value was found for this field: teach others() one"
-    refusal = judge(other, member(limits={"free": []}), FRESH)
+    refusal = judge(other, member(), FRESH)
+    if ".".join(path) in UNREAD:
+        assert refusal is None
+        return
     assert refusal is not None
     wholes = (each for each in (PRIVACY, SECURE) if path[: len(each)] == each)
     differing = next(wholes, path)  # nobody has agreed to any
@@ -88,18 +97,109 @@ def test_any_field_that_differs_from_what_was_agreed_is_refused_by_its_path(path
     assert {refusal.path, ".".join(path)} <= PATHS, "a letter could not name it"
 
 
+def test_every_field_of_an_order_says_who_decides_it() -> None:
+    for model in (Assignment, RoundSettings):
+        for name, field in model.model_fields.items():
+            owners = [each for each in field.metadata if isinstance(each, Owner)]
+            assert len(owners) == 1, f"{model.__name__}.{name}: mark it with an Owner"
+
+
 def test_an_order_as_agreed_is_allowed() -> None:
     assert judge(order(), member(), FRESH) is None
     assert judge(order(role="evaluate", round=3), member(), FRESH) is None
 
 
-def test_how_updates_are_merged_is_free_unless_the_owner_says_otherwise() -> None:
-    other = order(settings={"aggregation": {"strategy": "svd"}, "stepFactor": 0.5})
-    assert judge(other, member(), FRESH) is None
-    assert judge(other, member(limits={"free": []}), FRESH) is not None
+@pytest.mark.parametrize(
+    "aggregation, path",
+    [
+        ({"strategy": "regmean"}, "strategy"),
+        ({"strategy": "svd"}, "strategy"),
+        ({"sealTo": "x25519:" + "A" * 43}, "sealTo"),
+    ],
+)
+def test_what_clients_read_of_the_merge_is_as_agreed_unless_the_owner_frees_it(
+    aggregation: dict[str, Any], path: str
+) -> None:
+    other = order(settings={"aggregation": aggregation})
+    refusal = judge(other, member(), FRESH)
+    assert refusal is not None
+    assert (refusal.code, refusal.path) == ("differs", f"settings.aggregation.{path}")
+    assert judge(other, member(limits={"free": ["settings.aggregation"]}), FRESH) is None
 
 
-MASKED = {"aggregation": {"secure": {"clipNorm": 1.0}}}
+SEALED = {"aggregation": {"sealTo": "x25519:" + "A" * 43}}
+PRIVATE = {"privacy": {"epsilon": 8.0, "delta": 1e-5}}
+
+
+@pytest.mark.parametrize(
+    "agreed, settings, path",
+    [
+        (SEALED, {}, "settings.aggregation.sealTo"),
+        (
+            SEALED,
+            {"aggregation": {"sealTo": "x25519:" + "B" * 42 + "A"}},
+            "settings.aggregation.sealTo",
+        ),
+        (PRIVATE, {}, "settings.privacy"),
+        (PRIVATE, {"privacy": {"epsilon": 80.0, "delta": 1e-5}}, "settings.privacy.epsilon"),
+    ],
+)
+def test_a_protection_that_was_agreed_on_stays_however_free_the_settings_are(
+    agreed: dict[str, Any], settings: dict[str, Any], path: str
+) -> None:
+    silo = member(agreed={**AGREED, "settings": agreed}, limits={"free": ["settings"]})
+    refusal = judge(order(settings=settings), silo, FRESH)
+    assert refusal is not None
+    assert refusal.code == "differs" and refusal.path.startswith(path)
+
+
+MASKED: dict[str, Any] = {"aggregation": {"secure": {"clipNorm": 1.0}}}
+PEERS = {
+    name: "x25519:" + letter * 43
+    for name, letter in zip(("clinic", "lab", "ward"), "AEI", strict=True)
+}
+OWN = dict.fromkeys(PEERS, "x25519:" + "M" * 43)
+
+
+@pytest.mark.parametrize(
+    "masking, path",
+    [
+        pytest.param(None, "masking", id="without masks"),
+        pytest.param({"peers": {**OWN, "clinic": PEERS["clinic"]}}, "masking.peers", id="own keys"),
+        pytest.param({"peers": {**PEERS, "mine": OWN["lab"]}}, "masking.peers", id="one more"),
+        pytest.param(
+            {"peers": {name: PEERS[name] for name in ("clinic", "lab")}}, "masking.peers", id="two"
+        ),
+        pytest.param(
+            {"peers": {**{n: k for n, k in PEERS.items() if n != "clinic"}}},
+            "masking.peers",
+            id="without the silo",
+        ),
+    ],
+)
+def test_masks_are_against_the_silos_of_the_invitation_alone(masking: Any, path: str) -> None:
+    silo = member(agreed={**AGREED, "settings": MASKED, "maskingKeys": PEERS})
+    refusal = judge(order(settings=MASKED, masking=masking), silo, FRESH)
+    assert refusal is not None
+    assert refusal.path == path and path in PATHS
+
+
+def test_a_second_sum_of_fewer_silos_is_refused_where_the_round_was_to_fail() -> None:
+    secure = {"aggregation": {"secure": {"onDropout": "fail"}}}
+    four = {**PEERS, "home": "x25519:" + "Q" * 43}
+    silo = member(agreed={**AGREED, "settings": secure, "maskingKeys": four})
+    again = order(settings=secure, masking={"epoch": 1, "peers": PEERS})
+    refusal = judge(again, silo, FRESH)
+    assert refusal is not None
+    assert (refusal.path, refusal.fits) == ("masking.epoch", "0, since onDropout is fail")
+    remask = {"aggregation": {"secure": {"onDropout": "remask"}}}
+    silo = member(agreed={**AGREED, "settings": remask, "maskingKeys": four})
+    allowed = order(settings=remask, masking={"epoch": 1, "peers": PEERS})
+    assert judge(allowed, silo, FRESH) is None
+    more = member(
+        agreed={**AGREED, "settings": remask, "maskingKeys": four}, limits={"minimumPeers": 4}
+    )
+    assert judge(allowed, more, FRESH) is not None
 
 
 @pytest.mark.parametrize(
@@ -116,11 +216,13 @@ MASKED = {"aggregation": {"secure": {"clipNorm": 1.0}}}
 def test_masks_that_were_agreed_on_stay_however_free_the_rest_of_merging_is(
     settings: dict[str, Any], path: str
 ) -> None:
-    silo = member(agreed={**AGREED, "settings": MASKED})
-    assert judge(order(settings=MASKED), silo, FRESH) is None
+    agreed = {**AGREED, "settings": MASKED, "maskingKeys": PEERS}
+    silo = member(agreed=agreed, limits={"free": ["settings.aggregation"]})
+    masking = {"peers": PEERS}
+    assert judge(order(settings=MASKED, masking=masking), silo, FRESH) is None
     strategy = {"aggregation": {**MASKED["aggregation"], "strategy": "ffa"}}
-    assert judge(order(settings=strategy), silo, FRESH) is None
-    refusal = judge(order(settings=settings), silo, FRESH)
+    assert judge(order(settings=strategy, masking=masking), silo, FRESH) is None
+    refusal = judge(order(settings=settings, masking=masking), silo, FRESH)
     assert refusal is not None
     assert (refusal.code, refusal.path) == ("differs", path)
     assert path in PATHS
@@ -133,7 +235,7 @@ def test_options_of_a_builtin_strategy_are_as_agreed() -> None:
     )
     refusal = judge(
         order(settings=theirs),
-        member(agreed={**AGREED, "settings": ours}, limits={"free": []}),
+        member(agreed={**AGREED, "settings": ours}),
         FRESH,
     )
     assert refusal is not None
@@ -196,6 +298,8 @@ def test_a_field_may_be_one_of_a_list(learner, code) -> None:
         ({"demonstrations_from": "/etc/passwd"}, "demonstrationsFrom"),
         ({"experience_storage": {"bucket": "theirs"}}, "experienceStorage"),
         ({"endpoint": {"url": "https://theirs", "server": "vllm"}}, "endpoint"),
+        ({"model_from": "path:/theirs"}, "modelFrom"),
+        ({"own_manifest": "e" * 64}, "ownManifest"),
     ],
 )
 def test_an_order_for_others_or_of_what_is_the_silos_own_affair_is_refused(change, path) -> None:
@@ -211,22 +315,70 @@ def test_a_shared_file_of_demonstrations_is_no_part_of_the_agreement() -> None:
 
 
 def test_rounds_are_counted_and_may_be_raised_by_a_limit() -> None:
-    used = SiloUsage(rounds=3)
-    refusal = judge(order(round=9), member(), used)
+    used = FRESH.with_rounds([1, 2, 3])
+    refusal = judge(order(round=4), member(), used)
     assert refusal is not None
     assert (refusal.code, str(refusal)) == ("budget", "rounds: got 4, allowed at most 3")
-    assert judge(order(round=9), member(limits={"most": {"rounds": 4}}), used) is None
+    assert judge(order(round=4), member(limits={"most": {"rounds": 4}}), used) is None
     assert judge(order(role="evaluate", round=3), member(), used) is None
 
 
-def test_a_round_that_was_taken_before_may_be_asked_for_again() -> None:
-    used = SiloUsage(rounds=3, newest=9, episodes=10**6)
-    assert judge(order(round=9), member(limits={"episodes": 1}), used) is None
-    assert judge(order(round=10), member(), used) is not None
+@pytest.mark.parametrize("change", [{"round": 500}, {"role": "evaluate", "round": 500}])
+def test_a_number_beyond_the_agreed_rounds_is_refused(change: dict[str, Any]) -> None:
+    refusal = judge(order(**change), member(), FRESH)
+    assert refusal is not None
+    assert (refusal.code, str(refusal)) == ("budget", "round: got 500, allowed at most 3")
+    assert refusal.path in PATHS
 
 
-def test_rounds_alone_are_bounded_as_well() -> None:
-    refusal = judge(order(role="evaluate", round=3, alone_rounds=4), member(), FRESH)
+def test_a_round_in_which_its_own_jobs_failed_is_none_of_those_agreed() -> None:
+    used = SiloUsage(failed=1).with_rounds([1, 3])
+    assert judge(order(round=4), member(), used) is None
+    assert judge(order(round=5), member(), used) is not None
+
+
+def test_a_round_that_was_taken_before_counts_once_and_its_work_is_free_once_answered() -> None:
+    again = order(round=3)
+    used = SiloUsage(episodes=592, answered=[identify_work(again)]).with_rounds([1, 2, 3])
+    assert judge(again, member(), used) is None
+    changed_start = order(round=3, start={"round": 2, "sha256": "e" * 64})
+    refusal = judge(changed_start, member(), used)
+    assert refusal is not None
+    assert (refusal.code, refusal.path) == ("budget", "episodes")
+
+
+def test_masking_again_is_the_same_work() -> None:
+    first = order(masking={"peers": PEERS})
+    again = order(masking={"epoch": 1, "peers": PEERS}, evaluate=False)
+    assert identify_work(first) == identify_work(again)
+    assert identify_work(first) != identify_work(order(own_start=True))
+
+
+def test_episodes_have_a_limit_that_follows_from_the_agreement() -> None:
+    assert compute_most_episodes(member()) == 3 * 164 + 100
+    assert compute_most_episodes(member(limits=MOST)) == 3 * 228 + 100
+    assert compute_most_episodes(member(limits={"episodes": 5})) == 5
+    spent = SiloUsage(episodes=3 * 164 + 100)
+    refusal = judge(order(role="evaluate", round=3), member(), spent)
+    assert refusal is not None
+    assert str(refusal) == "episodes: got 692, allowed at most 592"
+
+
+def test_a_silos_own_number_of_demonstrations_is_as_agreed() -> None:
+    refusal = judge(order(demonstrations=400), member(), FRESH)
+    assert refusal is not None
+    assert (refusal.code, refusal.path) == ("differs", "demonstrations")
+    agreed = member(agreed={**AGREED, "demonstrations": 4})
+    assert judge(order(demonstrations=4), agreed, FRESH) is None
+    assert judge(order(), agreed, FRESH) is not None
+
+
+@pytest.mark.parametrize("is_agreed, rounds", [(True, 4), (False, 1)])
+def test_rounds_alone_are_bounded_by_the_agreement(is_agreed: bool, rounds: int) -> None:
+    settings = {"evaluation": {"alone": is_agreed}}
+    silo = member(agreed={**AGREED, "settings": settings})
+    asked = order(role="evaluate", round=3, alone_rounds=rounds, settings=settings)
+    refusal = judge(asked, silo, FRESH)
     assert refusal is not None
     assert (refusal.code, refusal.path) == ("budget", "aloneRounds")
     assert refusal.path in PATHS
@@ -260,7 +412,15 @@ def test_an_order_is_charged_at_its_most_before_it_starts() -> None:
         ({"role": "evaluate", "round": 3, "alone_rounds": 3}, 100 + 3 * 64 + 100),
         (
             {"role": "evaluate", "round": 3, "settings": {"personalization": "best"}},
-            100 + 3 * 164,
+            100 + (1 + 4 + 3) * 100 + 3 * 64 + 100,
+        ),
+        (
+            {
+                "role": "evaluate",
+                "round": 3,
+                "settings": {"personalization": "finetune", "evaluation": {"validation_tasks": 20}},
+            },
+            120 + (1 + 3) * 20 + 3 * 64 + 100,
         ),
     ],
 )

@@ -7,6 +7,7 @@ import pytest
 from hansa.api.exchange import Cursor
 from hansa.api.letters import Reference
 from hansa.api.silo_assignment import NewestOrder, SiloReport
+from hansa.core.exits import Exit
 from hansa.plan.member_plan import GREET_SECONDS, follow
 from tests.support.clinic import EVALUATED, NOW, REPORT, WINDOW, Clinic, digest, edited, working
 from tests.support.members import member
@@ -88,10 +89,39 @@ def test_the_newest_order_wins() -> None:
     assert clinic.status.usage.rounds == 2
 
 
-def test_a_repeated_order_of_a_round_is_taken_without_being_charged() -> None:
-    clinic = working().order(round=1)
+def test_a_repeated_order_is_free_once_its_work_was_answered_and_its_round_counts_once() -> None:
+    clinic = Clinic().turn().post().order(work="e" * 64).order(work="e" * 64)
     assert clinic.job == "five-silo-r1-s2-a1"
-    assert clinic.status.usage.rounds == 1 and clinic.status.usage.episodes == 164
+    assert clinic.status.usage.rounds == 1 and clinic.status.usage.episodes == 2 * 164
+    clinic.set(clinic.job, "succeeded", report=REPORT).turn().order(round=1, work="e" * 64)
+    assert clinic.job == "five-silo-r1-s3-a1"
+    assert clinic.status.usage.rounds == 1 and clinic.status.usage.episodes == 2 * 164
+    clinic.order(round=1, work="f" * 64)
+    assert clinic.status.usage.rounds == 1 and clinic.status.usage.episodes == 3 * 164
+
+
+def test_a_round_in_which_its_jobs_failed_is_none_of_those_agreed() -> None:
+    clinic = working()
+    clinic.set(clinic.job, "failed", exit_code=int(Exit.PERMANENT)).turn()
+    assert (clinic.status.usage.rounds, clinic.status.usage.failed) == (0, 1)
+    assert clinic.status.usage.episodes == 164, "what was played stays counted"
+
+
+def test_a_retry_waits_for_its_owners_hours_and_budget_and_is_charged() -> None:
+    day = {"limits": {"jobSeconds": 3600, "jobSecondsPerDay": 7200}}
+    clinic = working(**day)
+    for attempt in (2, 3):
+        clinic.set(clinic.job, "failed", exit_code=int(Exit.CRASHED)).turn()
+        clinic.now = clinic.wake_at
+        clinic.turn()
+        assert clinic.status.usage.day_seconds == 7200
+        assert clinic.status.usage.episodes == 164, "a retry takes more time, and no new tasks"
+        assert (clinic.status.current.state == "Working") is (attempt == 2)
+    assert clinic.job is None and clinic.status.current.waits_for == "budget"
+    clinic.now += timedelta(days=1)
+    clinic.turn()
+    assert clinic.job == "five-silo-r1-s1-a3"
+    assert clinic.status.usage.day_seconds == 3600
 
 
 def test_a_rest_stops_its_job() -> None:

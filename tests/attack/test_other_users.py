@@ -1,0 +1,181 @@
+"""Another user of the same machine, with the store's own tools: nothing is read or changed."""
+
+import os
+import shutil
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from hansa.core.errors import InputError, PermanentError
+from hansa.local.objectstore import BUCKET, LocalStore, find_weed
+from hansa.local.rundir import RunDir
+from hansa_client.models.base_model import make_cache_folder
+
+SECRET = b"a trajectory of the clinic"
+NOBODY = 65534
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStore]:
+    with LocalStore(tmp_path_factory.mktemp("run") / "store", ["maze"]) as local:
+        local.store().put_if_absent("private/maze", SECRET * 1000)
+        yield local
+
+
+@pytest.fixture
+def stranger(tmp_path: Path) -> Path:
+    """A folder that everybody may use, with a copy of the store's program."""
+    place = Path("/tmp", f"hansa-{os.getpid()}-{tmp_path.name}")
+    place.mkdir()
+    place.chmod(0o777)
+    shutil.copy(find_weed(), place / "weed")
+    yield place
+    shutil.rmtree(place)
+
+
+def run_weed(
+    place: Path, arguments: list[str], typed: str = "", environ: Mapping[str, str] | None = None
+) -> bytes:
+    """What a tool prints and writes; as another user where this one may become one."""
+    other: dict[str, int] = {"user": NOBODY, "group": NOBODY} if os.geteuid() == 0 else {}
+    done = subprocess.run(
+        ["timeout", "8", str(place / "weed"), *arguments],
+        input=typed.encode(),
+        capture_output=True,
+        cwd=place,
+        env={"HOME": str(place), "PATH": os.defpath, **(environ or {})},
+        check=False,
+        **({} if environ else other),  # type: ignore[arg-type]
+    )
+    files = [path for path in place.iterdir() if path.is_file() and path.name != "weed"]
+    return done.stdout + done.stderr + b"".join(path.read_bytes() for path in files)
+
+
+def address(store: LocalStore, part: str) -> str:
+    ports = store._ports
+    return f"127.0.0.1:{ports[f'{part}.port']}.{ports[f'{part}.port.grpc']}"
+
+
+def shell(store: LocalStore) -> list[str]:
+    return ["shell", f"-master={address(store, 'master')}", f"-filer={address(store, 'filer')}"]
+
+
+def test_its_owner_reads_it_with_the_same_tools(store: LocalStore, stranger: Path) -> None:
+    listed = run_weed(stranger, shell(store), f"fs.ls /buckets/{BUCKET}/private\n", store._grpc)
+    assert b"maze" in listed, "or the tests below would show nothing"
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        f"fs.ls /buckets/{BUCKET}/private\n",
+        f"fs.cat /buckets/{BUCKET}/private/maze\n",
+        f"lock\nfs.rm -r /buckets/{BUCKET}/private\n",
+        f"lock\nfs.mv /buckets/{BUCKET}/private /buckets/{BUCKET}/moved\n",
+        "lock\nvolume.delete.empty -quietFor=1s -force\n",
+        "lock\ns3.configure -user=me -access_key=me -secret_key=me -actions=Admin -apply\n",
+    ],
+    ids=["list", "read", "delete", "move", "empty", "new user"],
+)
+def test_the_shell_of_another_user_does_nothing(
+    store: LocalStore, stranger: Path, typed: str
+) -> None:
+    said = run_weed(stranger, shell(store), typed)
+    assert SECRET not in said and b"maze" not in said.replace(typed.encode(), b"")
+    assert store.store().get("private/maze") == SECRET * 1000
+
+
+@pytest.mark.parametrize("collection", ["", BUCKET])
+def test_another_user_copies_no_volume(store: LocalStore, stranger: Path, collection: str) -> None:
+    for number in range(1, 4):
+        arguments = [f"-master={address(store, 'master')}", f"-volumeId={number}", "-dir=."]
+        said = run_weed(stranger, ["backup", *arguments, f"-collection={collection}"])
+        assert SECRET not in said
+
+
+@pytest.mark.parametrize("part", ["filer", "volume", "master", "s3"])
+def test_another_user_gets_no_object_by_http(store: LocalStore, part: str) -> None:
+    for path in (f"/buckets/{BUCKET}/private/maze", f"/{BUCKET}/private/maze", "/?pretty=y"):
+        url = f"http://127.0.0.1:{store._ports[f'{part}.port']}{path}"
+        try:
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                body = answer.read()
+        except urllib.error.HTTPError as refusal:
+            body = refusal.read()
+        assert SECRET not in body
+
+
+def test_the_key_of_its_parts_is_the_owners_and_goes_with_the_store(tmp_path: Path) -> None:
+    with LocalStore(tmp_path / "store", ["maze"]) as local:
+        key = local.folder / "grpc.key"
+        first = key.read_bytes()
+        assert key.stat().st_mode & 0o777 == 0o600
+    assert not key.exists()
+    with LocalStore(tmp_path / "store", ["maze"]):
+        assert key.read_bytes() != first
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="configuration is looked for in /proc's terms")
+def test_a_configuration_that_lies_in_the_folder_is_not_read(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    for place in (folder, folder / "empty", folder / ".seaweedfs"):
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "filer.toml").write_text('[redis2]\nenabled = true\naddress = "127.0.0.1:9"\n')
+    with LocalStore(folder, ["maze"]) as local:
+        local.store().put_if_absent("kept", b"kept")
+        assert b"redis" not in (folder / "weed.log").read_bytes()
+        assert list((folder / "empty").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["events.log", "jobs", "store/data", "store/weed.log"])
+def test_a_run_folder_with_a_link_in_it_is_not_used(tmp_path: Path, name: str) -> None:
+    mine = tmp_path / "mine.txt"
+    mine.write_text("my own\n")
+    link = tmp_path / "run" / name
+    link.parent.mkdir(parents=True)
+    link.symlink_to(mine)
+    folder = RunDir(tmp_path / "run")
+    with pytest.raises(InputError, match=f"{name}: got a link, expected a file"), folder.lock():
+        pass
+    if name.startswith("store/"):
+        with pytest.raises(InputError, match="got a link"):
+            LocalStore(folder.store, ["maze"]).start()
+    assert mine.read_text() == "my own\n"
+
+
+def test_an_event_is_not_appended_to_what_a_link_names(tmp_path: Path) -> None:
+    from datetime import UTC, datetime
+
+    from hansa.api.jobs import Event
+
+    mine = tmp_path / "mine.txt"
+    mine.write_text("my own\n")
+    (tmp_path / "events.log").symlink_to(mine)
+    with pytest.raises(OSError, match="symbolic"):
+        RunDir(tmp_path).log_events([Event(reason="Resumed", message="x")], datetime.now(UTC))
+    assert mine.read_text() == "my own\n"
+
+
+@pytest.mark.parametrize("planted", ["a link", "open to all"])
+def test_a_planted_cache_of_models_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planted: str
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.delenv("HANSA_MODEL_CACHE", raising=False)
+    folder = tmp_path / f"hansa-{os.getuid()}"
+    if planted == "a link":
+        (tmp_path / "theirs").mkdir(mode=0o700)
+        folder.symlink_to(tmp_path / "theirs")
+    else:
+        folder.mkdir()
+        folder.chmod(0o777)
+    with pytest.raises(PermanentError, match="expected one of this user's own"):
+        make_cache_folder()
+    folder.unlink() if planted == "a link" else folder.rmdir()
+    assert make_cache_folder().stat().st_mode & 0o777 == 0o700
