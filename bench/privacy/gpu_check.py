@@ -91,9 +91,11 @@ def recorded(base: Base, lessons: list[TrainingSet]) -> list[Gradients]:
         shapes = even_rows.choose_shapes(*own, least=scoring.MANY)
         values = sum(weight.numel() for weight in run.weights)
         rows = run.weights[0].new_zeros(shapes[0].count, values)
-        graphs = GraphedSums(
-            packed._scorer, packed._segments, run.weights, shapes, lambda _, made: rows.copy_(made)
-        )
+
+        def keep(_: torch.Tensor, made: torch.Tensor, into: torch.Tensor = rows) -> None:
+            into.copy_(made)
+
+        graphs = GraphedSums(packed._scorer, packed._segments, run.weights, shapes, keep)
         for lesson in lessons:
             (both,) = even_rows.fill_rows(every, packed._lengths, shapes)
             sequences = [lesson.sequences[index] for index in both[1]]

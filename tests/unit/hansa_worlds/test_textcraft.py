@@ -334,4 +334,3 @@ class TestPlayers:
         assert world.expert().action == "get 3 vine"
         assert world.legal()
         assert world.greedy(random.Random(1))
-
