@@ -35,6 +35,7 @@ class GraphedSums:
         """The sum since it was last zeroed."""
         # Graphs run one at a time, so that they share memory.
         self._pool = torch.cuda.graph_pool_handle() if self._device.type == "cuda" else None
+        self._captured: list[Callable[[], None]] = []
         self._graphs = {shape: self._record(shape) for shape in shapes}
 
     def add(self, shape: RowShape, row: EvenRow) -> None:
@@ -79,6 +80,8 @@ class GraphedSums:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self._pool):
             step()
+        # A graph reads the tensors of its capture where they lay, so they must stay: step has them.
+        self._captured.append(step)
         return graph.replay
 
 
