@@ -8,7 +8,6 @@ import typer
 
 from hansa.cli import target
 from hansa.cli.common import INTERRUPTED, Format, Output, print_data, say, to_yaml
-from hansa.cli.status import Credentials
 from hansa.core.errors import InputError, Unreachable
 from hansa.core.exits import Exit
 from hansa.publish.bucket import Endpoint, check_name, set_endpoint, suggest_forward
@@ -74,7 +73,7 @@ def compare(
         bool,
         typer.Option("--collect", help="Run nothing; read the results of runs on the cluster."),
     ] = False,
-    credentials: Credentials = None,
+    credentials: target.Credentials = None,
     endpoint: Endpoint = None,
     output: Output = Format.TABLE,
     namespace: target.Namespace = None,

@@ -1,7 +1,7 @@
 """`hansa delete`: take a federation off the cluster; what it has stored stays."""
 
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -9,9 +9,8 @@ from hansa.cli import target
 from hansa.cli.common import say
 from hansa.cli.wait import Timeout
 from hansa.core.errors import HansaError
-
-if TYPE_CHECKING:
-    from hansa.kubernetes.federations import Federations
+from hansa.kubernetes.errors import Absent
+from hansa.kubernetes.federations import Federations
 
 LOOK_SECONDS = 0.5
 
@@ -46,7 +45,7 @@ def _list_uids(items: list[dict[str, Any]]) -> set[str]:
 
 
 def _wait_until_gone(
-    federations: "Federations", name: str, owners: set[str], patience: float
+    federations: Federations, name: str, owners: set[str], patience: float
 ) -> None:
     """Wait for the object, its Jobs and their Pods; one of the same name made since is another."""
     deadline = time.monotonic() + patience
@@ -59,9 +58,7 @@ def _wait_until_gone(
         time.sleep(LOOK_SECONDS)
 
 
-def _list_remaining(federations: "Federations", name: str, owners: set[str]) -> list[str]:
-    from hansa.kubernetes.errors import Absent
-
+def _list_remaining(federations: Federations, name: str, owners: set[str]) -> list[str]:
     children = federations.children(name, owners)
     owners |= _list_uids(children)  # Pods outlive their Jobs
     try:

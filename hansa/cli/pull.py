@@ -8,7 +8,6 @@ import typer
 
 from hansa.cli import target
 from hansa.cli.common import Format, Output, print_data, say
-from hansa.cli.status import Credentials
 from hansa.core.errors import InputError
 from hansa.publish.bucket import Endpoint, read_known_fields, set_endpoint
 from hansa.publish.place import is_place, parse
@@ -39,7 +38,7 @@ def pull(
             help="Copy the adapter that this environment serves itself (spec.personalization).",
         ),
     ] = None,
-    credentials: Credentials = None,
+    credentials: target.Credentials = None,
     endpoint: Endpoint = None,
     output: Output = Format.TABLE,
     namespace: target.Namespace = None,

@@ -8,6 +8,7 @@ from hansa.cli.common import say
 from hansa.cli.run import CredentialsFile, Parallel, resume_options
 from hansa.core.errors import InputError
 from hansa.core.exits import Exit
+from hansa.kubernetes.state import describe_progress, get_status
 
 
 def retry(
@@ -52,8 +53,6 @@ def _retry_run(out: Path, parallel: int | None, credentials: Path | None) -> int
 def _retry_federation(
     name: str, namespace: str | None, context: str | None, kubeconfig: str | None
 ) -> None:
-    from hansa.kubernetes.state import describe_progress, get_status
-
     federations = target.open_federations(namespace, context, kubeconfig)
     federation = federations.get(name)
     failed = get_status(federation).get("failed")

@@ -44,6 +44,11 @@ KubeconfigFile = Annotated[
 OptionalFolder = Annotated[
     Path | None, typer.Option("--out", help="Folder of a run on this machine.")
 ]
+Folder = Annotated[Path, typer.Option("--out", help="Folder of the run.")]
+Credentials = Annotated[
+    Path | None,
+    typer.Option(help="Credentials file, as for `hansa run`; only for a store of your own."),
+]
 WideOutput = Annotated[
     Wide, typer.Option("-o", "--output", help="How to print it.", case_sensitive=False)
 ]

@@ -1,15 +1,21 @@
 """`hansa watch`: a federation, or a run on this machine, live until it ends."""
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hansa.cli import target
 from hansa.cli.common import say
 from hansa.cli.views.live import LiveScreen, PlainLines
 from hansa.core.exits import Exit
-
-if TYPE_CHECKING:
-    from hansa.kubernetes.federations import Federations
+from hansa.kubernetes.federations import Federations
+from hansa.kubernetes.state import (
+    describe_progress,
+    find_condition,
+    get_status,
+    has_failed,
+    has_succeeded,
+)
+from hansa.kubernetes.watch import follow
 
 
 def watch(
@@ -42,11 +48,8 @@ def _watch_federation(
 
 
 def _follow_to_the_end(
-    federations: "Federations", name: str, shown: PlainLines | LiveScreen
+    federations: Federations, name: str, shown: PlainLines | LiveScreen
 ) -> dict[str, Any] | None:
-    from hansa.kubernetes.state import has_failed, has_succeeded
-    from hansa.kubernetes.watch import follow
-
     last: dict[str, Any] | None = None
     for last in follow(federations, name, lost=shown.lost):
         if last is None:
@@ -58,8 +61,6 @@ def _follow_to_the_end(
 
 
 def _judge(call: str, name: str, last: dict[str, Any] | None) -> int:
-    from hansa.kubernetes.state import describe_progress, find_condition, get_status, has_succeeded
-
     if last is None:
         say(f"error: federation {name}: it was deleted")
         return int(Exit.CRASHED)

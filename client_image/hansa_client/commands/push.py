@@ -12,8 +12,7 @@ import typer
 
 from hansa.adapter import model_card
 from hansa.cli.common import Format, Output, print_data, say
-from hansa.cli.status import Credentials
-from hansa.cli.target import Context, KubeconfigFile, Namespace
+from hansa.cli.target import Context, Credentials, KubeconfigFile, Namespace
 from hansa.core.errors import InputError
 from hansa.core.sanitize import sanitize
 from hansa.local.rundir import RunDir

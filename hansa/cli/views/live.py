@@ -2,14 +2,20 @@
 
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
+
+from rich.console import Group
+from rich.text import Text
 
 from hansa.cli import target
 from hansa.cli.common import say
+from hansa.cli.screen import render
+from hansa.cli.views.federation import list_news, screen
+from hansa.core.durations import format_clock
+from hansa.core.errors import HansaError
 from hansa.core.sanitize import sanitize
-
-if TYPE_CHECKING:
-    from hansa.kubernetes.federations import Federations, FederationView
+from hansa.kubernetes.federations import Federations, FederationView
 
 LOOK_SECONDS = 2.0
 """How often Jobs, Pods and Events are read again while somebody looks at the screen."""
@@ -29,9 +35,6 @@ class PlainLines:
 
     def show(self, federation: dict[str, Any]) -> None:
         """Print what the last object did not say."""
-        from hansa.cli.views.federation import list_news
-        from hansa.core.durations import format_clock
-
         lines = list_news(federation)
         for line in lines:
             if line not in self._said:
@@ -46,7 +49,7 @@ class PlainLines:
 class LiveScreen:
     """The screen of `hansa status`, redrawn in place; its clocks move on their own."""
 
-    def __init__(self, federations: "Federations", name: str) -> None:
+    def __init__(self, federations: Federations, name: str) -> None:
         from rich.live import Live
 
         self._federations, self._name = federations, name
@@ -67,10 +70,6 @@ class LiveScreen:
 
     def show(self, federation: dict[str, Any]) -> None:
         """Take the newest object; what belongs to it is read beside."""
-        from dataclasses import replace
-
-        from hansa.kubernetes.federations import FederationView
-
         self._away = ""
         old = self._look
         self._look = (
@@ -83,10 +82,6 @@ class LiveScreen:
 
     def _read(self) -> None:
         """Jobs, Pods and Events now and then: a watch on all three would be no better to read."""
-        from dataclasses import replace
-
-        from hansa.core.errors import HansaError
-
         while not self._ended.is_set():
             try:
                 look = self._federations.look(self._name)
@@ -97,12 +92,6 @@ class LiveScreen:
             self._ended.wait(LOOK_SECONDS)
 
     def _render(self) -> Any:
-        from rich.console import Group
-        from rich.text import Text
-
-        from hansa.cli.screen import render
-        from hansa.cli.views.federation import screen
-
         if self._look is None:
             return Text("")
         why = sanitize(f"! the cluster does not answer ({self._away})")

@@ -201,7 +201,7 @@ def test_a_federation_that_is_there_already_is_left_alone(
 ) -> None:
     there = cluster(monkeypatch, after(3))
     assert call("rollback", "fed", "--to", "1") == 0
-    assert "unchanged (it goes on from round 1 already)" in capsys.readouterr().out
+    assert "unchanged (it continues from round 1 already)" in capsys.readouterr().out
     assert not there.changes
 
 
