@@ -78,14 +78,14 @@ def _pull_published(
     name: str, to: Path | None, others: Mapping[str, object], output: Format
 ) -> None:
     """An adapter on the hub or in a registry, by any publisher."""
-    from hansa.publish import fetch
+    from hansa.publish.pull import pull_published
 
     for option, given in others.items():
         if given:
             raise InputError(f"{option}: got it with {name}; it is for a run or a federation")
     if to is None:
         raise InputError("--to: got nothing, expected a folder for the adapter")
-    version, files = fetch.pull(parse("NAME", name), to)
+    version, files = pull_published(parse("NAME", name), to)
     if output is not Format.TABLE:
         print_data({"from": name, "version": version, "path": str(to), "files": files}, output)
         return

@@ -7,7 +7,9 @@ from pathlib import Path
 
 from hansa.api import bucket_keys
 from hansa.api.status import Federation
+from hansa.local.results import add_storage, choose_round, complete_history, open_store, pull_files
 from hansa.local.rundir import RunDir
+from hansa.publish.bucket import open_bucket
 from hansa.report import data
 from hansa.report.run_facts import ReportData
 from hansa.store.base import ObjectStore
@@ -27,8 +29,6 @@ class GlobalAdapter:
 
 def read_run(folder: RunDir, round_: str, credentials: Path | None) -> GlobalAdapter:
     """An adapter of a run on this machine."""
-    from hansa.local.results import add_storage, choose_round, open_store
-
     federation = folder.load()
     number = choose_round(federation, round_)
     with open_store(federation, folder, credentials) as store:
@@ -37,17 +37,12 @@ def read_run(folder: RunDir, round_: str, credentials: Path | None) -> GlobalAda
 
 def read_federation(federation: Federation, round_: str, credentials: Path | None) -> GlobalAdapter:
     """An adapter of a federation on a cluster, with your own credentials."""
-    from hansa.local.results import choose_round
-    from hansa.publish.bucket import open_bucket
-
     number = choose_round(federation, round_)
     with open_bucket(federation.spec, credentials) as store:
         return _read(federation, number, store)
 
 
 def _read(federation: Federation, number: int, store: ObjectStore) -> GlobalAdapter:
-    from hansa.local.results import complete_history, pull_files
-
     with tempfile.TemporaryDirectory(prefix="hansa-push-") as scratch:
         pull_files(store, federation.spec.require_s3().prefix, number, Path(scratch))
         files = {

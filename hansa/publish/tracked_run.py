@@ -6,20 +6,23 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from pydantic import ValidationError
 
 from hansa.api.status import Federation, FederationStatus, HistoryEntry
 from hansa.core.errors import InputError, Unreachable
-from hansa.report import tracking_figures
+from hansa.kubernetes.client import Data
+from hansa.kubernetes.federations import Federations
+from hansa.kubernetes.state import has_failed, has_succeeded
+from hansa.kubernetes.watch import follow
+from hansa.local.objectstore import attach
+from hansa.local.results import add_storage, complete_history, open_store, pull_adapter, write_page
+from hansa.local.rundir import RunDir
+from hansa.local.rundir import follow as follow_folder
+from hansa.report import data, tracking_figures
 from hansa.report.run_facts import Round
 from hansa.tracking.record import Record
-
-if TYPE_CHECKING:
-    from hansa.kubernetes.client import Data
-    from hansa.kubernetes.federations import Federations
-    from hansa.local.rundir import RunDir
 
 IDENTITY = "export.id"
 """File in a run's folder that names the run for trackers, made by its first export."""
@@ -43,7 +46,7 @@ class LocalRun:
     """A run's folder; its store is read for what the manifests say of each round."""
 
     def __init__(
-        self, folder: "RunDir", credentials: Path | None, say: Callable[[str], None]
+        self, folder: RunDir, credentials: Path | None, say: Callable[[str], None]
     ) -> None:
         self._folder, self._credentials, self._say = folder, credentials, say
         self._identity = read_or_make_identity(folder.path)
@@ -58,17 +61,13 @@ class LocalRun:
 
     def follow(self) -> Iterator[Record]:
         """What there is now and after every change, until no runner works on it."""
-        from hansa.local.rundir import follow
-
-        for federation in follow(self._folder):
+        for federation in follow_folder(self._folder):
             yield self._record(federation, is_over=False)
         yield self.read()
 
     @contextmanager
     def files(self) -> Iterator[Mapping[str, Path]]:
         """The last adapter with its card, and the page without any episode."""
-        from hansa.local.results import open_store, pull_adapter, write_page
-
         federation = self._folder.load()
         with tempfile.TemporaryDirectory(prefix="hansa-export-") as scratch:
             target = Path(scratch)
@@ -98,9 +97,6 @@ class LocalRun:
 
         What could not be read is asked for again, and said once the run is over.
         """
-        from hansa.local.results import add_storage, complete_history, open_store
-        from hansa.report import data
-
         closed = [entry.round for entry in federation.status.history if entry.closed_at]
         if closed == self._closed or self._is_store_starting():
             return
@@ -117,8 +113,6 @@ class LocalRun:
 
     def _is_store_starting(self) -> bool:
         """Whether a runner is still starting its store: a second server would disturb it."""
-        from hansa.local.objectstore import attach
-
         is_embedded = self._folder.store.exists()
         return is_embedded and self._folder.is_running() and not attach(self._folder.store)
 
@@ -126,7 +120,7 @@ class LocalRun:
 class OnCluster:
     """A federation's status, read with the rights of the user."""
 
-    def __init__(self, federations: "Federations", name: str, say: Callable[[str], None]) -> None:
+    def __init__(self, federations: Federations, name: str, say: Callable[[str], None]) -> None:
         self._federations, self._name, self._say = federations, name, say
 
     def read(self) -> Record:
@@ -135,7 +129,6 @@ class OnCluster:
 
     def follow(self) -> Iterator[Record]:
         """What there is now and after every change, until it has succeeded, failed or is gone."""
-        from hansa.kubernetes.watch import follow
 
         def lost(why: str) -> None:
             self._say(f"the cluster does not answer ({why}); trying again")
@@ -154,19 +147,19 @@ class OnCluster:
         yield {}
 
 
-def _build_record(document: "Data") -> Record:
-    from hansa.kubernetes.state import has_failed, has_succeeded
-
+def _build_record(document: Data) -> Record:
     federation = read_document(document)
     is_over = has_succeeded(document) or has_failed(document)
     return tracking_figures.build_record(federation, federation.metadata.uid, is_over=is_over)
 
 
-def read_document(document: "Data") -> Federation:
+def read_document(document: Data) -> Federation:
     """A federation of the API as far as this version knows its fields."""
     needed = {key: document[key] for key in ("apiVersion", "kind", "metadata", "spec")}
     status = document.get("status") or {}
-    known = {key: status[key] for key in _list_known_fields() if key in status}
+    fields = FederationStatus.model_fields.items()  # a newer operator may write more
+    names = [field.alias or name for name, field in fields]
+    known = {name: status[name] for name in names if name in status}
     try:
         return Federation.model_validate({**needed, "status": known})
     except ValidationError as error:
@@ -176,11 +169,6 @@ def read_document(document: "Data") -> Federation:
             f"federation {name}: {where}: cannot be read by this version of hansa",
             hint="install the version of the operator",
         ) from None
-
-
-def _list_known_fields() -> list[str]:
-    """Fields that this version knows; a newer operator may write more."""
-    return [field.alias or name for name, field in FederationStatus.model_fields.items()]
 
 
 def read_or_make_identity(folder: Path) -> str:

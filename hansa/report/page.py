@@ -158,8 +158,8 @@ def _render_trouble(data: ReportData) -> Html | None:
 
 def _tiles(data: ReportData) -> Html:
     status, spec = data.federation.status, data.federation.spec
-    explored = data.total(lambda part: part.explored)
-    succeeded = data.total(lambda part: part.succeeded)
+    explored = data.total("explored")
+    succeeded = data.total("succeeded")
     share = (
         f"{format_count(succeeded)} successful ({percent(succeeded / explored)})"
         if explored

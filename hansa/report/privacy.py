@@ -20,9 +20,7 @@ def show(data: ReportData) -> Section | None:
         f"{privacy.unit} of it, at a delta of {privacy.delta:g}; the spec allows "
         f"{privacy.epsilon:g}. It is each silo's word."
     )
-    drawn = draw_part_lines(
-        data, lambda part: part.epsilon, label="Epsilon, by environment.", show=format_short
-    )
+    drawn = draw_part_lines(data, "epsilon", label="Epsilon, by environment.", show=format_short)
     rows: list[Sequence[Child]] = [
         [entry.number, *(_format_epsilon(entry.parts.get(name)) for name in data.environments)]
         for entry in data.played
