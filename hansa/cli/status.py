@@ -16,6 +16,7 @@ from hansa.cli.views.member import list_members
 from hansa.cli.views.member import screen as render_member
 from hansa.core.errors import InputError
 from hansa.kubernetes.federations import FederationMembers, Federations, FederationView
+from hansa.local.rundir import RunDir
 
 
 def status(
@@ -96,7 +97,6 @@ def _show_all(federations: Federations, output: Wide, everywhere: bool) -> None:
 
 def _show_run(out: Path, output: Wide, all_: bool, credentials: Path | None) -> None:
     from hansa.local.join import is_silo, load
-    from hansa.local.rundir import RunDir
 
     folder = RunDir(out)
     if is_silo(folder):  # of one that takes part in somebody else's federation

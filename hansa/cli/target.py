@@ -1,16 +1,17 @@
 """Options of every command that speaks to a cluster, and the way from them to its federations."""
 
+import re
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from hansa.core.errors import InputError
-
-if TYPE_CHECKING:
-    from hansa.kubernetes.federations import FederationMembers, Federations
+from hansa.kubernetes.federations import FederationMembers, Federations
+from hansa.kubernetes.federations import open_federations as open_federations
+from hansa.kubernetes.state import find_condition
 
 
 class Wide(StrEnum):
@@ -54,46 +55,26 @@ WideOutput = Annotated[
 ]
 
 
-def open_federations(
-    namespace: str | None, context: str | None, kubeconfig: str | None, *, everywhere: bool = False
-) -> "Federations":
-    """The federations that the options mean."""
-    from hansa.kubernetes import federations
-
-    return federations.open_federations(namespace, context, kubeconfig, everywhere=everywhere)
-
-
-def open_members(
-    namespace: str | None, context: str | None, kubeconfig: str | None
-) -> "FederationMembers":
-    """The silos' parts in federations of others that the options mean."""
-    from hansa.kubernetes.federations import FederationMembers
-
-    federations = open_federations(namespace, context, kubeconfig)
-    return FederationMembers(federations.kube, federations.namespace)
-
-
 def open_either(
     name: str | None,
     member: str | None,
     namespace: str | None,
     context: str | None,
     kubeconfig: str | None,
-) -> tuple["Federations", str]:
+) -> tuple[Federations, str]:
     """Where the one object is that a command line names, and its name."""
     if name and member:
         raise InputError(f"got NAME ({name}) and --member ({member}), expected one of them")
-    if member:
-        return open_members(namespace, context, kubeconfig), member
-    if not name:
+    if not (chosen := name or member):
         raise InputError("got neither NAME nor --member, expected one of them")
-    return open_federations(namespace, context, kubeconfig), name
+    federations = open_federations(namespace, context, kubeconfig)
+    if member:
+        return FederationMembers(federations.kube, federations.namespace), chosen
+    return federations, chosen
 
 
 def refuse_unaccepted(federation: dict[str, Any], remedy: str) -> None:
     """Refuse a remedy for a federation whose spec the operator refuses."""
-    from hansa.kubernetes.state import find_condition
-
     accepted = find_condition(federation, "Accepted")
     if accepted.get("status") == "False":
         name = federation["metadata"]["name"]
@@ -120,8 +101,6 @@ def now() -> datetime:
 
 def parse_timeout(text: str) -> float:
     """A duration as kubectl writes it: 90s, 10m, 1h30m, or plain seconds; 0 is without end."""
-    import re
-
     match = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?", text.strip())
     if not match or not any(match.groups()):
         raise InputError(f"--timeout: got {text!r}, expected a duration like 90s, 10m or 1h30m")

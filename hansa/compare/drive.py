@@ -22,6 +22,7 @@ from hansa.compare import estimate, results, worker
 from hansa.compare.comparison import CheckedComparison, Run
 from hansa.compare.estimate import FirstRound
 from hansa.compare.progress import ProgressLines
+from hansa.compare.worker import RUN_ORDER, RunOrder
 from hansa.core.errors import InputError
 from hansa.core.files import replace_file
 from hansa.runtime.capacity import Capacity, measure
@@ -128,9 +129,8 @@ class _Worker:
         self.log = _log(options.out, run)
         self.log.parent.mkdir(parents=True, exist_ok=True)
         order = _order_path(options.out, run)
-        replace_file(
-            order, worker.make_order(run, options.out, parallel=parallel, keep=options.keep)
-        )
+        wanted = RunOrder(run=run, out=options.out.resolve(), parallel=parallel, keep=options.keep)
+        replace_file(order, RUN_ORDER.dump_json(wanted, by_alias=True, exclude_none=True))
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "hansa.compare.worker", str(order)],

@@ -9,7 +9,6 @@ from rich.console import Group
 from rich.text import Text
 
 from hansa.cli import target
-from hansa.cli.common import say
 from hansa.cli.screen import render
 from hansa.cli.views.federation import list_news, screen
 from hansa.core.durations import format_clock
@@ -27,12 +26,6 @@ class PlainLines:
     def __init__(self) -> None:
         self._said: list[str] = []
 
-    def __enter__(self) -> "PlainLines":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
     def show(self, federation: dict[str, Any]) -> None:
         """Print what the last object did not say."""
         lines = list_news(federation)
@@ -40,10 +33,6 @@ class PlainLines:
             if line not in self._said:
                 print(f"{format_clock(target.now())} {sanitize(line)}", flush=True)
         self._said = lines
-
-    def lost(self, why: str) -> None:
-        """Say that the cluster is away."""
-        say(f"the cluster does not answer ({why}); trying again")
 
 
 class LiveScreen:
