@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from hansa.api.exchange import Cursor
-from hansa.api.letters import ANSWERS, FAULTS, ORDERS, LetterLog
+from hansa.api.letters import ANSWERS, FAULTS, ORDERS
 from hansa.api.status import Federation
 from hansa.cli.common import say
 from hansa.cli.target import Credentials, OptionalFolder
@@ -58,13 +58,13 @@ def mail(
         parse_public_key("ed25519", key)
     lines = wrong = 0
     with _open_store(file, out, credentials, endpoint) as (federation, store):
-        logs = _choose_logs(federation, environment, orders_key, answers_key)
-        for name, (log, keys) in logs.items():
-            for line in _lines(open_mailbox(federation.spec, store, environment, log, tuple(keys))):
+        logs = _open_logs(federation, store, environment, orders_key, answers_key)
+        for name, box in logs.items():
+            for line in _lines(box):
                 print(json.dumps({"log": name, **line}))
                 lines += 1
                 wrong += not line.get("follows", False)
-        differ = _list_contradictions(federation, store, environment, logs) if check else []
+        differ = _list_contradictions(store, environment, logs) if check else []
     if not lines:
         say(f"there are no letters to or of {environment}: nothing is signed here")
     for sentence in differ:
@@ -77,9 +77,13 @@ def mail(
         raise typer.Exit(DIFFERS)
 
 
-def _choose_logs(
-    federation: Federation, silo: str, orders: list[str] | None, answers: list[str] | None
-) -> dict[str, tuple[LetterLog, list[str]]]:
+def _open_logs(
+    federation: Federation,
+    store: ObjectStore,
+    silo: str,
+    orders: list[str] | None,
+    answers: list[str] | None,
+) -> dict[str, Mailbox]:
     """Both logs with the keys that are believed: those given, or the manifest's."""
     known = [each.name for each in federation.spec.environments]
     if silo not in known:
@@ -95,16 +99,16 @@ def _choose_logs(
                 f"--{name}-key: got none, and the manifest names no publicKeys for {silo}, "
                 "expected a public key"
             )
-    return logs
+    return {
+        name: open_mailbox(federation.spec, store, silo, log, keys)
+        for name, (log, keys) in logs.items()
+    }
 
 
-def _list_contradictions(
-    federation: Federation, store: ObjectStore, name: str, logs: dict[str, Any]
-) -> list[str]:
+def _list_contradictions(store: ObjectStore, name: str, logs: dict[str, Mailbox]) -> list[str]:
     """What is not in the bucket as a verified letter names it."""
     wrong: list[str] = []
-    for log, keys in logs.values():
-        box = open_mailbox(federation.spec, store, name, log, tuple(keys))
+    for box in logs.values():
         cursor, more = Cursor(), True
         while more:
             reading = box.read(cursor)

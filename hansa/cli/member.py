@@ -1,11 +1,17 @@
 """`hansa member`: from an invitation to the manifest of the silo that accepts it."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from hansa.cli.common import Format, Output, print_data, say
+from hansa.core.errors import InputError
+from hansa.crypto.public_keys import fingerprint
+from hansa.members.allowances import describe_allowances
+from hansa.members.courier import load_key
+from hansa.members.invitation import build_member_manifest, open_invitation
 
 
 def member(
@@ -18,14 +24,6 @@ def member(
 
     Compare the fingerprint with the coordinator first: the holder of that key gives the orders.
     """
-    import sys
-
-    from hansa.core.errors import InputError
-    from hansa.crypto.public_keys import fingerprint
-    from hansa.members.allowances import describe_allowances
-    from hansa.members.courier import load_key
-    from hansa.members.invitation import build_member_manifest, open_invitation
-
     name = "standard input" if str(invitation) == "-" else str(invitation)
     try:
         is_stdin = str(invitation) == "-"

@@ -126,7 +126,7 @@ def _is_disk_full(folder: "RunDir", error: Exception) -> bool:
 
 
 def _say_outcome(ended: "Federation", folder: "RunDir") -> int:
-    from hansa.cli.runscreen import summarize_joining
+    from hansa.cli.screen import summarize_joining
     from hansa.core.text import count
     from hansa.local.display import compute_mean
     from hansa.local.outcome import explain_phase, suggest_fix

@@ -7,8 +7,7 @@ import typer
 
 from hansa.cli import target
 from hansa.cli.common import Format, console, print_data
-from hansa.cli.runscreen import render_run
-from hansa.cli.screen import render, show, table
+from hansa.cli.screen import render, render_run, show, table
 from hansa.cli.target import Wide, now
 from hansa.cli.views.federation import list_federations
 from hansa.cli.views.federation import screen as render_federation

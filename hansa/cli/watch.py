@@ -9,7 +9,7 @@ from rich.live import Live
 
 from hansa.cli import target
 from hansa.cli.common import say, say_lost
-from hansa.cli.runscreen import render_run
+from hansa.cli.screen import render_run
 from hansa.cli.views.live import LiveScreen, PlainLines
 from hansa.core.exits import Exit
 from hansa.kubernetes.federations import Federations

@@ -1,7 +1,7 @@
 """The store of a federation on a cluster, as reached from this machine."""
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,10 +20,12 @@ Endpoint = Annotated[
 ]
 
 
-def read_known_fields(document: dict[str, Any]) -> Federation:
-    """The parts of the object that are needed; a newer operator may write unknown fields."""
+def read_known_fields(
+    document: dict[str, Any], wanted: Sequence[str] = ("adapter", "best")
+) -> Federation:
+    """The object with these fields of its status; a newer operator may write unknown ones."""
     status = document.get("status") or {}
-    known = {key: status[key] for key in ("adapter", "best") if status.get(key)}
+    known = {key: status[key] for key in wanted if key in status}
     needed = {key: document[key] for key in ("apiVersion", "kind", "metadata", "spec")}
     return Federation.model_validate({**needed, "status": known})
 

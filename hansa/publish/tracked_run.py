@@ -4,9 +4,8 @@ import os
 import secrets
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Protocol
 
 from pydantic import ValidationError
 
@@ -20,6 +19,7 @@ from hansa.local.objectstore import attach
 from hansa.local.results import add_storage, complete_history, open_store, pull_adapter, write_page
 from hansa.local.rundir import RunDir
 from hansa.local.rundir import follow as follow_folder
+from hansa.publish.bucket import read_known_fields
 from hansa.report import data, tracking_figures
 from hansa.report.run_facts import Round
 from hansa.tracking.record import Record
@@ -27,19 +27,6 @@ from hansa.tracking.record import Record
 IDENTITY = "export.id"
 """File in a run's folder that names the run for trackers, made by its first export."""
 PAGE = "report.html"
-
-
-class RunSource(Protocol):
-    """A run that can be read once, or followed to its end."""
-
-    def read(self) -> Record:
-        """What there is now."""
-
-    def follow(self) -> Iterator[Record]:
-        """What there is now and after every change, until the run is over."""
-
-    def files(self) -> AbstractContextManager[Mapping[str, Path]]:
-        """The final adapter and the page, for as long as the context is open."""
 
 
 class LocalRun:
@@ -147,6 +134,10 @@ class OnCluster:
         yield {}
 
 
+RunSource = LocalRun | OnCluster
+"""A run that can be read once, or followed to its end."""
+
+
 def _build_record(document: Data) -> Record:
     federation = read_document(document)
     is_over = has_succeeded(document) or has_failed(document)
@@ -155,13 +146,9 @@ def _build_record(document: Data) -> Record:
 
 def read_document(document: Data) -> Federation:
     """A federation of the API as far as this version knows its fields."""
-    needed = {key: document[key] for key in ("apiVersion", "kind", "metadata", "spec")}
-    status = document.get("status") or {}
-    fields = FederationStatus.model_fields.items()  # a newer operator may write more
-    names = [field.alias or name for name, field in fields]
-    known = {name: status[name] for name in names if name in status}
+    fields = FederationStatus.model_fields.items()
     try:
-        return Federation.model_validate({**needed, "status": known})
+        return read_known_fields(document, [field.alias or name for name, field in fields])
     except ValidationError as error:
         where = ".".join(str(part) for part in error.errors()[0]["loc"])
         name = document["metadata"].get("name")

@@ -231,9 +231,6 @@ class _Collector:
         head = reader.get(key, "episodes", environment, limit=shards.HEAD_BYTES)
         if head is None:
             return None
-        return self._read_shard(environment, round_, head)
-
-    def _read_shard(self, environment: str, round_: int, head: bytes) -> ShownEpisode | None:
         program = shards.read_version(head)
         self._programs.update({("experience", program)} if program else set())
         episode = shards.read_first_episode(head, round_)

@@ -10,12 +10,10 @@ from typing import Any
 
 from hansa.core.stats import difference
 from hansa.report import (
-    contributions,
     drift,
     episodes,
     joining,
     kinds,
-    privacy,
     reference,
     run_settings,
     success,
@@ -81,7 +79,7 @@ def _body(data: ReportData) -> Html:
         success.show(data),
         *joining.render_sections(data),
         drift.show(data),
-        privacy.show(data),
+        work.render_privacy(data),
         reference.render_adapter(data),
         *work.render_sections(data),
         kinds.show(data),
@@ -95,7 +93,7 @@ def _body(data: ReportData) -> Html:
         _header(data),
         _render_trouble(data),
         _tiles(data),
-        contributions.note(data),
+        _note_contributions(data),
         contents(sections),
         *(one.html for one in sections),
         _footer(data),
@@ -154,6 +152,40 @@ def _render_trouble(data: ReportData) -> Html | None:
             text = f"{condition.type}: {condition.reason}. "
             said.append(tag("p", tag("strong", text), condition.message))
     return tag("div", *said, class_="trouble", role="note") if said else None
+
+
+def _note_contributions(data: ReportData) -> Html | None:
+    """A sentence for each environment that brought nothing, and why, as the manifests say."""
+    if not data.played:  # no manifest was read, so nothing is known
+        return None
+    names = [environment.name for environment in data.federation.spec.environments]
+    sentences = [sentence for name in names if (sentence := _explain_contribution(data, name))]
+    if not sentences:
+        return None
+    opening = "Some environments contributed nothing, or never succeeded while exploring. "
+    return tag("div", tag("p", tag("strong", opening), " ".join(sentences)), class_="trouble")
+
+
+def _explain_contribution(data: ReportData, name: str) -> str:
+    parts = [entry.parts[name] for entry in data.played if name in entry.parts]
+    if not parts:
+        return f"{name} sent no update."
+    explored = sum(part.explored or 0 for part in parts)
+    is_barren = explored > 0 and not any(part.succeeded for part in parts)
+    if _is_merged(data, name):
+        episodes = f"None of the {pluralize(explored, 'episode')} that {name} explored succeeded"
+        return f"{episodes}." if is_barren else ""
+    reasons = sorted({why for e in data.rounds for who, why in e.refused if who == name})
+    why = f": the gate refused it ({', '.join(reasons)})" if reasons else ""
+    if not reasons and is_barren:
+        why = f": none of its {pluralize(explored, 'explored episode')} succeeded"
+    return f"No update of {name} was merged{why}."
+
+
+def _is_merged(data: ReportData, name: str) -> bool:
+    """Whether a round merged its update; where nothing is ever merged, every update counts."""
+    merging = [entry for entry in data.rounds if entry.members]
+    return not merging or any(name in entry.members for entry in merging)
 
 
 def _tiles(data: ReportData) -> Html:

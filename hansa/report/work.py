@@ -1,4 +1,4 @@
-"""What the rounds cost and did: exploring, experience, training, time."""
+"""What the rounds cost and did: exploring, experience, training, privacy, time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -164,6 +164,38 @@ def _training_table(data: ReportData) -> Html:
 
 def _norm_and_loss(part: EnvironmentRound | None) -> str:
     return f"{format_short(part.norm)} / {format_short(part.loss)}" if part else "–"
+
+
+def render_privacy(data: ReportData) -> Section | None:
+    """What each silo has revealed of one record by each round, bounded by spec.privacy."""
+    privacy = data.federation.spec.privacy
+    if privacy is None:
+        return None
+    if not data.played:
+        nothing = tag("p", "No round has ended yet: nothing was given away.", class_="empty")
+        return section("privacy", "Privacy", nothing)
+    lead = (
+        f"Whoever sees all that left a silo learns at most this epsilon about one "
+        f"{privacy.unit} of it, at a delta of {privacy.delta:g}; the spec allows "
+        f"{privacy.epsilon:g}. It is each silo's word."
+    )
+    drawn = draw_part_lines(data, "epsilon", label="Epsilon, by environment.", show=format_short)
+    rows: list[Sequence[Child]] = [
+        [entry.number, *(_format_epsilon(entry.parts.get(name)) for name in data.environments)]
+        for entry in data.played
+    ]
+    heads = ["round", *data.environments]
+    return section(
+        "privacy",
+        "Privacy",
+        tag("p", lead, class_="lead"),
+        figure("Epsilon after each round", drawn, draw_environment_legend(data)),
+        table(heads, rows, caption="Epsilon, per round and environment", class_="dense"),
+    )
+
+
+def _format_epsilon(part: EnvironmentRound | None) -> str:
+    return format_short(part.epsilon) if part else "–"
 
 
 def render_time(data: ReportData) -> Section:
