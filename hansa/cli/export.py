@@ -10,6 +10,7 @@ import typer
 from hansa.cli import target
 from hansa.cli.common import say
 from hansa.core.errors import InputError, TrackerUnreachable
+from hansa.local.rundir import RunDir
 from hansa.publish.tracked_run import LocalRun, OnCluster, RunSource
 from hansa.tracking.base import Destination, Tracker, open_tracker
 from hansa.tracking.record import Record
@@ -67,8 +68,6 @@ def export(
 
 def _open(run: str, credentials: Path | None, cluster: tuple[str | None, ...]) -> RunSource:
     """A folder that is there, or a federation on the cluster."""
-    from hansa.local.rundir import RunDir
-
     path = Path(run)
     if path.is_dir() or path.name != run:
         folder = RunDir(path)

@@ -15,6 +15,8 @@ from hansa.cli.common import say
 from hansa.cli.target import Credentials, OptionalFolder
 from hansa.core.errors import InputError
 from hansa.crypto.public_keys import parse_public_key
+from hansa.local.results import add_storage, open_store
+from hansa.local.rundir import RunDir
 from hansa.manifests.load import load
 from hansa.members.correspondence import open_mailbox, walk_objects
 from hansa.members.evidence import find_contradictions
@@ -123,9 +125,6 @@ def _open_store(
     file: Path | None, out: Path | None, credentials: Path | None, endpoint: str | None
 ) -> Iterator[tuple[Federation, ObjectStore]]:
     """The federation with its place, and its store: that of a run's folder, or of a manifest."""
-    from hansa.local.results import add_storage, open_store
-    from hansa.local.rundir import RunDir
-
     if (file is None) == (out is None):
         came = "--file and --out" if file else "neither --file nor --out"
         raise InputError(

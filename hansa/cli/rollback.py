@@ -13,7 +13,6 @@ from hansa.api.constants import ANNOTATION_ROLLBACK
 from hansa.api.status import Federation, FederationStatus, HistoryEntry
 from hansa.cli import target
 from hansa.cli.common import say
-from hansa.cli.run import CredentialsFile, Parallel, resume_options
 from hansa.core.errors import InputError, InvalidDocument, NotFound
 from hansa.core.exits import Exit
 from hansa.core.text import count
@@ -41,8 +40,8 @@ def rollback(
     to: Round,
     name: target.OptionalName = None,
     out: target.OptionalFolder = None,
-    parallel: Parallel = None,
-    credentials: CredentialsFile = None,
+    parallel: target.Parallel = None,
+    credentials: target.CredentialsFile = None,
     endpoint: Endpoint = None,
     namespace: target.Namespace = None,
     context: target.Context = None,
@@ -68,7 +67,7 @@ def rollback(
 
 
 def _roll_back_run(out: Path, to: int, parallel: int | None, credentials: Path | None) -> int:
-    from hansa.cli.run import carry_out
+    from hansa.cli.run import carry_out, resume_options
     from hansa.local.results import add_storage, open_store
     from hansa.local.rundir import RunDir
 

@@ -2,37 +2,27 @@
 
 import errno
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from hansa.api.status import Federation
 from hansa.cli.common import INTERRUPTED, say
+from hansa.cli.target import CredentialsFile, Out, Parallel
+from hansa.cli.views.federation import format_joined
 from hansa.core.errors import HansaError, Unreachable
 from hansa.core.exits import Exit
+from hansa.core.text import count
+from hansa.local import display
+from hansa.local.credentials import read_credentials
+from hansa.local.display import compute_mean
+from hansa.local.loop import RunOptions
+from hansa.local.loop import run as run_loop
+from hansa.local.outcome import explain_phase, suggest_fix
+from hansa.local.results import write_results
+from hansa.local.rundir import DEFAULT_ROOT, RunDir
+from hansa.manifests.load import load
 from hansa.runtime.stop_signals import stop_on_signals
-
-if TYPE_CHECKING:
-    from hansa.api.status import Federation
-    from hansa.local.loop import RunOptions
-    from hansa.local.rundir import RunDir
-
-Out = Annotated[
-    Path | None,
-    typer.Option("--out", help="Folder of the run; default: runs/NAME.", show_default=False),
-]
-Parallel = Annotated[
-    int | None,
-    typer.Option(min=1, max=256, help="Jobs at a time; default: by cores, GPUs and memory."),
-]
-CredentialsFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--credentials",
-        help="JSON file: {environment|aggregator|default: {AWS_...: value}}; "
-        "HANSA_EXPERIENCE_AWS_... are for an environment's experienceStorage, HANSA_EXPERIENCE_KEY "
-        "is the file of the key that its experience is sealed to.",
-    ),
-]
 
 
 def run(
@@ -57,11 +47,6 @@ def run(
     ] = None,
 ) -> int:
     """Run a federation on this machine; run it again to resume."""
-    from hansa.local.credentials import read_credentials
-    from hansa.local.loop import RunOptions
-    from hansa.local.rundir import DEFAULT_ROOT, RunDir
-    from hansa.manifests.load import load
-
     federation = load(file)
     folder = RunDir(out or DEFAULT_ROOT / federation.metadata.name)
     _say_ignored_fields(federation)
@@ -76,13 +61,8 @@ def run(
     return carry_out(federation, folder, options)
 
 
-def resume_options(
-    folder: "RunDir", parallel: int | None, credentials: Path | None
-) -> "RunOptions":
+def resume_options(folder: RunDir, parallel: int | None, credentials: Path | None) -> RunOptions:
     """Options of a run that is resumed in its folder, with the store that it began with."""
-    from hansa.local.credentials import read_credentials
-    from hansa.local.loop import RunOptions
-
     return RunOptions(
         embedded=folder.store.exists(),
         parallel=parallel,
@@ -91,17 +71,13 @@ def resume_options(
 
 
 def carry_out(
-    federation: "Federation",
-    folder: "RunDir",
-    options: "RunOptions",
+    federation: Federation,
+    folder: RunDir,
+    options: RunOptions,
     *,
     goes_on: str = "run the same command again to resume",
 ) -> int:
     """Run to the end, write the page and the adapter, and say where they are."""
-    from hansa.local import display
-    from hansa.local.loop import run as run_loop
-    from hansa.local.results import write_results
-
     say(f"{federation.metadata.name}: everything of this run is kept in {folder.path}")
     stop_on_signals()
     try:
@@ -120,17 +96,12 @@ def carry_out(
     return _say_outcome(ended, folder)
 
 
-def _is_disk_full(folder: "RunDir", error: Exception) -> bool:
+def _is_disk_full(folder: RunDir, error: Exception) -> bool:
     """Whether the disk is to blame; the store on it ends with a sentence of its own."""
     return getattr(error, "errno", None) == errno.ENOSPC or folder.is_disk_full()
 
 
-def _say_outcome(ended: "Federation", folder: "RunDir") -> int:
-    from hansa.cli.screen import summarize_joining
-    from hansa.core.text import count
-    from hansa.local.display import compute_mean
-    from hansa.local.outcome import explain_phase, suggest_fix
-
+def _say_outcome(ended: Federation, folder: RunDir) -> int:
     status = ended.status
     if status.phase == "Suspended":
         say("suspended: set spec.suspend to false and run it again to resume")
@@ -148,14 +119,14 @@ def _say_outcome(ended: "Federation", folder: "RunDir") -> int:
         if line.serves and line.personal:
             say(f"{line.name} serves {line.serves}: {float(line.personal):.1%}")
         if line.joined:
-            say(summarize_joining(line))
+            say(format_joined(line.to_json()))
     say(f"report:  {folder.page}")
     if status.adapter:
         say(f"adapter: {folder.adapter} (round {status.adapter.round}, a PEFT folder)")
     return int(Exit.DONE)
 
 
-def _say_ignored_fields(federation: "Federation") -> None:
+def _say_ignored_fields(federation: Federation) -> None:
     spec = federation.spec
     ignored = [
         name

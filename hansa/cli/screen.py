@@ -9,13 +9,12 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from hansa.api.status import EnvironmentStatus, Federation
+from hansa.api.status import Federation
 from hansa.cli.views.federation import RowTable as Rows
-from hansa.cli.views.federation import StatusView
-from hansa.core.durations import format_percent
+from hansa.cli.views.federation import StatusView, format_joined
 from hansa.core.sanitize import sanitize
 from hansa.core.text import count
-from hansa.plan.policy import drift, joined
+from hansa.plan.policy import drift
 
 STYLES = {
     "Succeeded": "green",
@@ -135,18 +134,7 @@ def _run_parts(federation: Federation) -> Iterator[RenderableType]:
         if line.serves:
             yield Text(f"  {line.name}: serves {line.serves}, {float(line.personal):.1%}")
         if line.joined:
-            yield Text(f"  {summarize_joining(line)}")
-
-
-def summarize_joining(line: EnvironmentStatus) -> str:
-    """What an environment had alone, has and serves, and what joining brought it."""
-    return joined.format_line(
-        line.name,
-        alone=format_percent(line.alone),
-        shared=format_percent(line.success),
-        served=format_percent(line.personal),
-        sentence=line.joined,
-    )
+            yield Text(f"  {format_joined(line.to_json())}")
 
 
 def _history(federation: Federation) -> Table:

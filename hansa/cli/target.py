@@ -50,6 +50,23 @@ Credentials = Annotated[
     Path | None,
     typer.Option(help="Credentials file, as for `hansa run`; only for a store of your own."),
 ]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", help="Folder of the run; default: runs/NAME.", show_default=False),
+]
+Parallel = Annotated[
+    int | None,
+    typer.Option(min=1, max=256, help="Jobs at a time; default: by cores, GPUs and memory."),
+]
+CredentialsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--credentials",
+        help="JSON file: {environment|aggregator|default: {AWS_...: value}}; "
+        "HANSA_EXPERIENCE_AWS_... are for an environment's experienceStorage, HANSA_EXPERIENCE_KEY "
+        "is the file of the key that its experience is sealed to.",
+    ),
+]
 WideOutput = Annotated[
     Wide, typer.Option("-o", "--output", help="How to print it.", case_sensitive=False)
 ]

@@ -54,6 +54,7 @@ def render(data: ReportData) -> str:
 
 def assemble_page(title: str, body: Html, document: dict[str, Any]) -> str:
     """A page of one body and the figures in it, for programs; comparisons are written so too."""
+    style = (files("hansa.report") / "page.css").read_text(encoding="utf-8")
     head = join(
         [
             tag("meta", charset="utf-8"),
@@ -62,16 +63,12 @@ def assemble_page(title: str, body: Html, document: dict[str, Any]) -> str:
             tag("meta", name="color-scheme", content="light dark"),
             tag("meta", name="referrer", content="no-referrer"),
             tag("title", title),
-            tag("style", Html(_style())),
+            tag("style", Html(style)),
         ]
     )
     inner = join([define_markers(), body, script_json(DATA_ID, document)])
     page = tag("html", tag("head", head), tag("body", inner), lang="en")
     return f"<!doctype html>\n{page}\n"
-
-
-def _style() -> str:
-    return (files("hansa.report") / "page.css").read_text(encoding="utf-8")
 
 
 def _body(data: ReportData) -> Html:

@@ -180,10 +180,10 @@ def render_privacy(data: ReportData) -> Section | None:
         f"{privacy.epsilon:g}. It is each silo's word."
     )
     drawn = draw_part_lines(data, "epsilon", label="Epsilon, by environment.", show=format_short)
-    rows: list[Sequence[Child]] = [
-        [entry.number, *(_format_epsilon(entry.parts.get(name)) for name in data.environments)]
-        for entry in data.played
-    ]
+    rows: list[Sequence[Child]] = []
+    for entry in data.played:
+        parts = [entry.parts.get(name, EnvironmentRound()) for name in data.environments]
+        rows.append([entry.number, *(format_short(part.epsilon) for part in parts)])
     heads = ["round", *data.environments]
     return section(
         "privacy",
@@ -192,10 +192,6 @@ def render_privacy(data: ReportData) -> Section | None:
         figure("Epsilon after each round", drawn, draw_environment_legend(data)),
         table(heads, rows, caption="Epsilon, per round and environment", class_="dense"),
     )
-
-
-def _format_epsilon(part: EnvironmentRound | None) -> str:
-    return format_short(part.epsilon) if part else "–"
 
 
 def render_time(data: ReportData) -> Section:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from rich.console import Group
+from rich.live import Live
 from rich.text import Text
 
 from hansa.cli import target
@@ -39,8 +40,6 @@ class LiveScreen:
     """The screen of `hansa status`, redrawn in place; its clocks move on their own."""
 
     def __init__(self, federations: Federations, name: str) -> None:
-        from rich.live import Live
-
         self._federations, self._name = federations, name
         self._look: FederationView | None = None
         self._away = ""
