@@ -1,20 +1,17 @@
 """`hansa apply`: check a manifest, hand it to the cluster, and say what that changed."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hansa.api.spec import differences
 from hansa.cli import target
 from hansa.cli.common import Format, print_data, say
-from hansa.cli.validate import list_notes
 from hansa.core.errors import InputError
 from hansa.core.text import ellipsize
-from hansa.kubernetes.client import ApiError
-from hansa.kubernetes.errors import Absent, list_conflicts
-from hansa.kubernetes.federations import MANAGER, Federations
-from hansa.manifests.load import STDIN, build, read
+
+if TYPE_CHECKING:
+    from hansa.kubernetes.federations import Federations
 
 SHOWN_CHANGES = 10
 
@@ -54,6 +51,9 @@ def apply(
 
 def _read_checked(file: Path) -> dict[str, Any]:
     """The manifest as the user wrote it, once it has passed the checks of `hansa validate`."""
+    from hansa.cli.validate import list_notes
+    from hansa.manifests.load import STDIN, build, read
+
     document = read(file)
     federation = build(document, "standard input" if str(file) == STDIN else str(file))
     if federation.spec.storage is None:
@@ -79,7 +79,9 @@ def _choose_namespace(document: dict[str, Any], asked: str | None) -> str | None
     return asked or written
 
 
-def _get_present(federations: Federations, name: str) -> dict[str, Any] | None:
+def _get_present(federations: "Federations", name: str) -> dict[str, Any] | None:
+    from hansa.kubernetes.errors import Absent
+
     try:
         return federations.get(name)
     except Absent:
@@ -87,9 +89,13 @@ def _get_present(federations: Federations, name: str) -> dict[str, Any] | None:
 
 
 def _apply(
-    federations: Federations, document: dict[str, Any], *, dry_run: bool, force: bool
+    federations: "Federations", document: dict[str, Any], *, dry_run: bool, force: bool
 ) -> dict[str, Any]:
     """Server-side apply; what only `hansa suspend` and its kin have set is ours to set again."""
+    from hansa.kubernetes.client import ApiError
+    from hansa.kubernetes.errors import list_conflicts
+    from hansa.kubernetes.federations import MANAGER
+
     name = str(document["metadata"]["name"])
     try:
         return federations.apply(document, dry_run=dry_run, force=force)
@@ -116,6 +122,8 @@ def _describe_outcome(before: dict[str, Any] | None, after: dict[str, Any]) -> s
 def _list_changes(before: dict[str, Any] | None, after: dict[str, Any]) -> list[str]:
     if before is None:
         return []
+    from hansa.api.spec import differences
+
     changes = [
         f"  spec.{path}: {_show(old)} -> {_show(new)}"
         for path, old, new in differences(before.get("spec"), after.get("spec"))
@@ -128,7 +136,7 @@ def _show(value: Any) -> str:
     return ellipsize("(absent)" if value is None else str(value))
 
 
-def _say_next_step(after: dict[str, Any], did: str, federations: Federations) -> None:
+def _say_next_step(after: dict[str, Any], did: str, federations: "Federations") -> None:
     name = federations.call(after["metadata"]["name"])
     if (after.get("spec") or {}).get("suspend"):
         say(f"it is suspended: `hansa resume {name}` resumes it")

@@ -3,27 +3,22 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hansa.api.status import Federation
-from hansa.cli import screen, target
+from hansa.cli import target
 from hansa.cli.common import INTERRUPTED, Format, Output, print_data, say, to_yaml
-from hansa.cli.validate import say_consents
-from hansa.cli.views.federation import RowTable as Rows
-from hansa.compare import cluster, comparison, drive, page, progress, results, table, text
-from hansa.compare.comparison import CheckedComparison, Run
-from hansa.compare.drive import CompareOptions, ComparisonOutcome
-from hansa.compare.results import RESULTS, RunResult
 from hansa.core.errors import InputError, Unreachable
 from hansa.core.exits import Exit
-from hansa.core.files import replace_file
-from hansa.local.credentials import pick_reader, read_credentials
-from hansa.local.loop import own_store
 from hansa.publish.bucket import Endpoint, check_name, set_endpoint, suggest_forward
-from hansa.runtime.stop_signals import stop_on_signals
-from hansa.store.base import ObjectStore
+
+if TYPE_CHECKING:
+    from hansa.api.status import Federation
+    from hansa.compare.comparison import CheckedComparison, Run
+    from hansa.compare.drive import CompareOptions, ComparisonOutcome
+    from hansa.compare.results import RunResult
+    from hansa.store.base import ObjectStore
 
 ROOT = Path("runs")
 
@@ -90,6 +85,8 @@ def compare(
 
     On a cluster: `hansa compare FILE --manifests | kubectl apply -f -`, then --collect.
     """
+    from hansa.compare import comparison, drive, results
+
     chosen = {"--estimate": estimate, "--report-only": report_only, "--manifests": manifests}
     _check_one({**chosen, "--collect": collect})
     wanted = comparison.read(file, here=not (manifests or collect or report_only))
@@ -116,8 +113,12 @@ def _check_one(chosen: dict[str, bool]) -> None:
         raise InputError(f"got {' and '.join(given)}, expected one of them")
 
 
-def _print_manifests(wanted: CheckedComparison, runs: list[Run]) -> int:
+def _print_manifests(wanted: "CheckedComparison", runs: "list[Run]") -> int:
     """All that have no result yet; applying one again changes nothing."""
+    from hansa.api.status import Federation
+    from hansa.cli.validate import say_consents
+    from hansa.compare import cluster
+
     documents = cluster.make_manifests(wanted, runs)
     for document in documents:
         print("---")
@@ -129,7 +130,7 @@ def _print_manifests(wanted: CheckedComparison, runs: list[Run]) -> int:
 
 
 def _collect(
-    wanted: CheckedComparison,
+    wanted: "CheckedComparison",
     only: list[str],
     folder: Path,
     items: list[dict[str, Any]],
@@ -137,9 +138,13 @@ def _collect(
     endpoint: str | None,
 ) -> None:
     """Write the results of all runs that are over, and say of the others how far they are."""
+    from hansa.compare import cluster, drive, results
+    from hansa.local.credentials import pick_reader, read_credentials
+    from hansa.local.loop import own_store
+
     variables = pick_reader(read_credentials(credentials)) if credentials else None
 
-    def opened(federation: Federation) -> ObjectStore:
+    def opened(federation: "Federation") -> "ObjectStore":
         federation = set_endpoint(federation, endpoint)
         if federation.spec.storage:
             check_name(federation.spec.storage.s3)
@@ -160,7 +165,7 @@ def _collect(
         say(f"{name}: {why}")
 
 
-def _check_only(wanted: CheckedComparison, only: list[str]) -> list[str]:
+def _check_only(wanted: "CheckedComparison", only: list[str]) -> list[str]:
     for name in only:
         if name not in wanted.methods:
             known = ", ".join(wanted.methods)
@@ -168,7 +173,9 @@ def _check_only(wanted: CheckedComparison, only: list[str]) -> list[str]:
     return only
 
 
-def _carry_out(wanted: CheckedComparison, only: list[str], options: CompareOptions) -> int:
+def _carry_out(wanted: "CheckedComparison", only: list[str], options: "CompareOptions") -> int:
+    from hansa.compare import drive, results
+
     with drive.lock_folder(options.out):
         results.read_results(options.out, wanted)  # one of another spec is refused before any work
         if not options.keep:
@@ -179,7 +186,10 @@ def _carry_out(wanted: CheckedComparison, only: list[str], options: CompareOptio
     return code
 
 
-def _drive(runs: list[Run], options: CompareOptions) -> int:
+def _drive(runs: "list[Run]", options: "CompareOptions") -> int:
+    from hansa.compare import drive, progress
+    from hansa.runtime.stop_signals import stop_on_signals
+
     if not runs:
         say("every run is over: nothing is left to do")
         return int(Exit.DONE)
@@ -200,7 +210,7 @@ def _drive(runs: list[Run], options: CompareOptions) -> int:
     return _say_outcome(outcome, options)
 
 
-def _say_outcome(outcome: ComparisonOutcome, options: CompareOptions) -> int:
+def _say_outcome(outcome: "ComparisonOutcome", options: "CompareOptions") -> int:
     if outcome.stopped:
         again = f"run the same command again to resume (folder {options.out})"
         say(f"stopped, since {outcome.stopped}: {again}")
@@ -213,9 +223,13 @@ def _say_outcome(outcome: ComparisonOutcome, options: CompareOptions) -> int:
 
 
 def _print_report(
-    wanted: CheckedComparison, known: dict[str, RunResult], folder: Path, output: Format
+    wanted: "CheckedComparison", known: "dict[str, RunResult]", folder: Path, output: Format
 ) -> int:
     """Write the page and the JSON, and print the table."""
+    from hansa.compare import page, table, text
+    from hansa.compare.results import RESULTS
+    from hansa.core.files import replace_file
+
     if not known:
         raise InputError(
             f"--out: got {folder}, which has no result of this comparison yet",
@@ -248,6 +262,10 @@ def _print_report(
 
 def _show(rows: list[list[str]]) -> None:
     """The table, in as many blocks as the terminal is narrow."""
+    from hansa.cli import screen
+    from hansa.cli.views.federation import RowTable as Rows
+    from hansa.compare import text
+
     for index, (titles, *cells) in enumerate(text.split_columns(rows, screen.wide_console().width)):
         if index:
             print()

@@ -7,8 +7,6 @@ import typer
 
 from hansa.api import constants
 from hansa.cli.common import Format, Output, print_data, to_yaml
-from hansa.manifests.crd import KINDS
-from hansa.manifests.crd import build_crd as definition
 
 
 class Definition(StrEnum):
@@ -26,6 +24,9 @@ def crd(
     output: Output = Format.YAML,
 ) -> None:
     """Print the CustomResourceDefinitions: `hansa crd | kubectl apply -f -`."""
+    from hansa.manifests.crd import KINDS
+    from hansa.manifests.crd import build_crd as definition
+
     made = [definition(each) for each in KINDS if kind in (None, each.singular)]
     if output is Format.JSON:
         several = {"apiVersion": "v1", "kind": "List", "items": made}

@@ -1,7 +1,7 @@
 """`hansa delete`: take a federation off the cluster; what it has stored stays."""
 
 import time
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -9,8 +9,9 @@ from hansa.cli import target
 from hansa.cli.common import say
 from hansa.cli.wait import Timeout
 from hansa.core.errors import HansaError
-from hansa.kubernetes.errors import Absent
-from hansa.kubernetes.federations import Federations
+
+if TYPE_CHECKING:
+    from hansa.kubernetes.federations import Federations
 
 LOOK_SECONDS = 0.5
 
@@ -45,7 +46,7 @@ def _list_uids(items: list[dict[str, Any]]) -> set[str]:
 
 
 def _wait_until_gone(
-    federations: Federations, name: str, owners: set[str], patience: float
+    federations: "Federations", name: str, owners: set[str], patience: float
 ) -> None:
     """Wait for the object, its Jobs and their Pods; one of the same name made since is another."""
     deadline = time.monotonic() + patience
@@ -58,7 +59,9 @@ def _wait_until_gone(
         time.sleep(LOOK_SECONDS)
 
 
-def _list_remaining(federations: Federations, name: str, owners: set[str]) -> list[str]:
+def _list_remaining(federations: "Federations", name: str, owners: set[str]) -> list[str]:
+    from hansa.kubernetes.errors import Absent
+
     children = federations.children(name, owners)
     owners |= _list_uids(children)  # Pods outlive their Jobs
     try:

@@ -10,9 +10,6 @@ import typer
 from hansa.cli.common import say
 from hansa.cli.run import carry_out
 from hansa.cli.target import Out, Parallel
-from hansa.local.loop import RunOptions
-from hansa.local.rundir import DEFAULT_ROOT, RunDir
-from hansa.manifests.load import load
 
 MANIFEST = Path(__file__).with_name("demo.yaml")
 FIGURES = Path(__file__).with_name("demo_figures.json")
@@ -35,6 +32,10 @@ def demo(
     ] = False,
 ) -> int:
     """Watch five worlds make one small agent better, within a few minutes on two cores."""
+    from hansa.local.loop import RunOptions
+    from hansa.local.rundir import DEFAULT_ROOT, RunDir
+    from hansa.manifests.load import load
+
     if print_manifest:
         print(MANIFEST.read_text(), end="")
         return 0

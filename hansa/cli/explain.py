@@ -2,16 +2,15 @@
 
 import json
 import textwrap
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hansa.api import constants
 from hansa.cli.common import Format, Output, print_data
 from hansa.core.errors import InputError
-from hansa.manifests import reference
-from hansa.manifests.crd import FEDERATION, MEMBER
-from hansa.manifests.reference import CHANGES, ReferenceField
+
+if TYPE_CHECKING:
+    from hansa.manifests.reference import ReferenceField
 
 WIDTH = 96
 
@@ -30,6 +29,9 @@ def explain(
 
     Without a field it shows the top level of spec; `hansa explain status` shows the status.
     """
+    from hansa.manifests import reference
+    from hansa.manifests.crd import FEDERATION, MEMBER
+
     kind = MEMBER if member else FEDERATION
     entry = reference.find(field, kind)
     if entry is None:
@@ -45,8 +47,10 @@ def explain(
         print_data(entry.to_json(), output)
 
 
-def format_field(entry: ReferenceField, kind: str) -> str:
+def format_field(entry: "ReferenceField", kind: str) -> str:
     """The field as a person reads it."""
+    from hansa.api import constants
+
     lines = [
         f"GROUP:      {constants.GROUP}",
         f"KIND:       {kind}",
@@ -65,8 +69,10 @@ def format_field(entry: ReferenceField, kind: str) -> str:
     return "\n".join(lines).rstrip()
 
 
-def _facts(entry: ReferenceField) -> list[tuple[str, str]]:
+def _facts(entry: "ReferenceField") -> list[tuple[str, str]]:
     """What there is to say in a line each."""
+    from hansa.manifests.reference import CHANGES
+
     facts = [("ALLOWED:", entry.allowed)]
     if entry.default is not None:
         facts.append(("DEFAULT:", json.dumps(entry.default, ensure_ascii=False)))
@@ -75,7 +81,7 @@ def _facts(entry: ReferenceField) -> list[tuple[str, str]]:
     return [(title, value) for title, value in facts if value]
 
 
-def _format_type(entry: ReferenceField) -> str:
+def _format_type(entry: "ReferenceField") -> str:
     return f"<{entry.type}>{' -required-' if entry.is_required else ''}"
 
 

@@ -3,17 +3,18 @@
 import time
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hansa.cli import target
 from hansa.cli.common import say
 from hansa.core.errors import InputError, TrackerUnreachable
-from hansa.local.rundir import RunDir
-from hansa.publish.tracked_run import LocalRun, OnCluster, RunSource
-from hansa.tracking.base import Destination, Tracker, open_tracker
-from hansa.tracking.record import Record
+
+if TYPE_CHECKING:
+    from hansa.publish.tracked_run import RunSource
+    from hansa.tracking.base import Tracker
+    from hansa.tracking.record import Record
 
 PATIENCE_SECONDS = 5.0
 """Pause before a tracker that did not answer is asked again, while a run is followed."""
@@ -54,6 +55,8 @@ def export(
 
     No text of an episode is sent. Exporting again adds what is new, and nothing twice.
     """
+    from hansa.tracking.base import Destination, open_tracker
+
     tracker = open_tracker(to, Destination(url=url, experiment=experiment, out=out))
     source = _open(run, credentials, (namespace, context, kubeconfig))
     if follow:
@@ -66,8 +69,11 @@ def export(
     say(f"{to}: {record.federation.name}: {len(record.runs)} runs, {points} figures{files}")
 
 
-def _open(run: str, credentials: Path | None, cluster: tuple[str | None, ...]) -> RunSource:
+def _open(run: str, credentials: Path | None, cluster: tuple[str | None, ...]) -> "RunSource":
     """A folder that is there, or a federation on the cluster."""
+    from hansa.local.rundir import RunDir
+    from hansa.publish.tracked_run import LocalRun, OnCluster
+
     path = Path(run)
     if path.is_dir() or path.name != run:
         folder = RunDir(path)
@@ -81,7 +87,7 @@ def _open(run: str, credentials: Path | None, cluster: tuple[str | None, ...]) -
         raise InputError(error.message, hint=error.hint or hint) from error
 
 
-def _follow(source: RunSource, tracker: Tracker) -> Record:
+def _follow(source: "RunSource", tracker: "Tracker") -> "Record":
     last: Record | None = None
     for last, _ in groupby(source.follow()):  # a status also changes in what no tracker holds
         _insist(tracker, last)
@@ -90,7 +96,7 @@ def _follow(source: RunSource, tracker: Tracker) -> Record:
     return last
 
 
-def _insist(tracker: Tracker, record: Record) -> None:
+def _insist(tracker: "Tracker", record: "Record") -> None:
     """Write, and retry while the tracker does not answer."""
     said = False
     while True:
@@ -104,7 +110,7 @@ def _insist(tracker: Tracker, record: Record) -> None:
             time.sleep(PATIENCE_SECONDS)
 
 
-def _send_files(source: RunSource, tracker: Tracker, record: Record) -> int:
+def _send_files(source: "RunSource", tracker: "Tracker", record: "Record") -> int:
     if not tracker.wants_files(record):
         return 0
     with source.files() as files:

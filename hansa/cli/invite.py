@@ -6,10 +6,6 @@ from typing import Annotated
 import typer
 
 from hansa.cli.common import say
-from hansa.crypto.public_keys import fingerprint
-from hansa.manifests.load import load
-from hansa.members.courier import load_key
-from hansa.members.invitation import invite as make
 
 
 def invite(
@@ -29,6 +25,11 @@ def invite(
 
     Send it to the silo's owner by any way, and the fingerprint of your key by another one.
     """
+    from hansa.crypto.public_keys import fingerprint
+    from hansa.manifests.load import load
+    from hansa.members.courier import load_key
+    from hansa.members.invitation import invite as make
+
     signer = load_key(str(key))
     print(make(load(file, here=False), environment, signer, allow or ()).decode())
     say(f"fingerprint of its key: {fingerprint(signer.public)}")

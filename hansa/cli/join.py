@@ -8,11 +8,6 @@ import typer
 from hansa.cli.common import INTERRUPTED, say
 from hansa.cli.target import CredentialsFile, Out, Parallel
 from hansa.core.exits import Exit
-from hansa.local.credentials import read_credentials
-from hansa.local.join import Joining, choose_variables, read_own_variables
-from hansa.local.join import join as take_part
-from hansa.local.rundir import DEFAULT_ROOT, RunDir
-from hansa.manifests.load import load_member
 from hansa.runtime.stop_signals import stop_on_signals
 
 
@@ -31,6 +26,12 @@ def join(
     ] = None,
 ) -> int:
     """Follow the coordinator's orders as far as the manifest allows; run it again to resume."""
+    from hansa.local.credentials import read_credentials
+    from hansa.local.join import Joining, choose_variables, read_own_variables
+    from hansa.local.join import join as take_part
+    from hansa.local.rundir import DEFAULT_ROOT, RunDir
+    from hansa.manifests.load import load_member
+
     member = load_member(file)
     name = member.spec.federation.environment
     folder = RunDir(out or DEFAULT_ROOT / f"{member.metadata.name}-{name}")

@@ -4,15 +4,19 @@ import os
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from hansa.cli.common import Format, print_data, say
 from hansa.core.errors import InputError
-from hansa.crypto import dsse, public_keys, sealing
 
-PrivateKey = dsse.SigningKey | sealing.OpeningKey
+if TYPE_CHECKING:
+    from hansa.crypto.dsse import SigningKey
+    from hansa.crypto.sealing import OpeningKey
+
+    PrivateKey = SigningKey | OpeningKey
+
 Use = Literal["signing", "sealing", "masking"]
 """What a key is for; the Secret `hansa-USE` has it as `USE.key`."""
 _LONGEST = 64 * 1024
@@ -71,6 +75,8 @@ def keys(
     It prints the public key, and its fingerprint for the other party to compare. An existing file
     is never overwritten, and only its owner may read the new one.
     """
+    from hansa.crypto import public_keys
+
     if verb is Verb.SHOW and public_keys.is_public_key(file):
         _print_public(file, output)
         return
@@ -83,6 +89,8 @@ def keys(
 
 
 def _print_public(public: str, output: Form) -> None:
+    from hansa.crypto import public_keys
+
     shown = {"publicKey": public, "fingerprint": public_keys.fingerprint(public)}
     if output is Form.SECRET:
         raise InputError(
@@ -94,8 +102,10 @@ def _print_public(public: str, output: Form) -> None:
         print_data({**shown, "keyid": public_keys.keyid(public)}, Format(output.value))
 
 
-def _make_key(path: Path, use: Use) -> PrivateKey:
+def _make_key(path: Path, use: Use) -> "PrivateKey":
     """A key in a file that nobody else may read, from its first byte on."""
+    from hansa.crypto import dsse, sealing
+
     key = dsse.generate_signing_key() if use == "signing" else sealing.generate_opening_key()
     try:
         handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
@@ -118,7 +128,7 @@ def _make_key(path: Path, use: Use) -> PrivateKey:
     return key
 
 
-def _read(path: Path, masking: bool) -> tuple[PrivateKey, Use]:
+def _read(path: Path, masking: bool) -> tuple["PrivateKey", Use]:
     """The private key of a file, and what it is for; of several sealing keys the first."""
     try:
         with path.open("rb") as file:
@@ -135,13 +145,15 @@ def _read(path: Path, masking: bool) -> tuple[PrivateKey, Use]:
     return key, use
 
 
-def _parse_key(pem: bytes, path: Path) -> tuple[PrivateKey, Use]:
+def _parse_key(pem: bytes, path: Path) -> tuple["PrivateKey", Use]:
+    from hansa.crypto import dsse, sealing
+
     with suppress(InputError):
         return sealing.read_keys(pem, "")[0], "sealing"
     return dsse.read_key(pem, f"FILE: {path}"), "signing"
 
 
-def _build_secret(key: PrivateKey, use: Use) -> dict[str, Any]:
+def _build_secret(key: "PrivateKey", use: Use) -> dict[str, Any]:
     """The Secret of the private key, to be piped into kubectl."""
     return {
         "apiVersion": "v1",

@@ -4,7 +4,7 @@ import json
 import math
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,17 +13,10 @@ from hansa.cli import target
 from hansa.cli.common import say
 from hansa.core.errors import InputError
 from hansa.core.sanitize import sanitize
-from hansa.kubernetes.federations import Federations
-from hansa.kubernetes.pod_logs import (
-    SERVERS,
-    Follower,
-    LogLine,
-    LogSelection,
-    find_job_name,
-    has_started,
-    read,
-    sort_pods,
-)
+
+if TYPE_CHECKING:
+    from hansa.kubernetes.federations import Federations
+    from hansa.kubernetes.pod_logs import LogLine, LogSelection
 
 _ORDER = ("client", "aggregator", "evaluate", "courier")
 """How the Jobs of a round follow one another."""
@@ -53,13 +46,16 @@ def logs(
     if out:
         _show_run(out, environment, round_, follow)
         return
+    from hansa.kubernetes.pod_logs import LogSelection
+
     things, chosen = target.open_either(name, member, namespace, context, kubeconfig)
     choice = LogSelection(environment=environment, round=round_)
     _show_pods(things, chosen, choice, follow)
 
 
-def _show_pods(federations: Federations, name: str, choice: LogSelection, follow: bool) -> None:
+def _show_pods(federations: "Federations", name: str, choice: "LogSelection", follow: bool) -> None:
     from hansa.cli.views.federation import describe_pod_state
+    from hansa.kubernetes.pod_logs import Follower, find_job_name, has_started, read, sort_pods
 
     _check_environment(federations.get(name)["spec"], choice.environment)
     if follow:
@@ -82,6 +78,8 @@ def _show_pods(federations: Federations, name: str, choice: LogSelection, follow
 
 def _check_environment(spec: dict[str, object], wanted: str | None) -> None:
     """Of a federation, what it lists; of a member, the silo itself."""
+    from hansa.kubernetes.pod_logs import SERVERS
+
     listed, ours = spec.get("environments"), spec.get("federation")
     names = [str(e["name"]) for e in listed] if isinstance(listed, list) else []
     names = [str(ours.get("environment"))] if isinstance(ours, dict) else names
@@ -94,7 +92,7 @@ def _check_environment(spec: dict[str, object], wanted: str | None) -> None:
         )
 
 
-def _print_line(line: LogLine) -> None:
+def _print_line(line: "LogLine") -> None:
     print(f"{line.job} | {sanitize(line.text)}", flush=True)
 
 

@@ -4,25 +4,19 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hansa.api.exchange import Cursor
-from hansa.api.letters import ANSWERS, FAULTS, ORDERS
-from hansa.api.status import Federation
 from hansa.cli.common import say
 from hansa.cli.target import Credentials, OptionalFolder
 from hansa.core.errors import InputError
-from hansa.crypto.public_keys import parse_public_key
-from hansa.local.results import add_storage, open_store
-from hansa.local.rundir import RunDir
-from hansa.manifests.load import load
-from hansa.members.correspondence import open_mailbox, walk_objects
-from hansa.members.evidence import find_contradictions
-from hansa.members.mailbox import Mailbox, NoEntry
 from hansa.publish.bucket import Endpoint, open_bucket, set_endpoint
-from hansa.store.base import ObjectStore
+
+if TYPE_CHECKING:
+    from hansa.api.status import Federation
+    from hansa.members.mailbox import Mailbox
+    from hansa.store.base import ObjectStore
 
 DIFFERS = 1
 """Exit code where an object is not a letter, or the chain is broken; like that of `hansa audit`."""
@@ -56,6 +50,8 @@ def mail(
     Only what the manifest's publicKeys, or the given keys, signed is believed. Exit code 1 when an
     object is not a letter, or names another letter before it than there is.
     """
+    from hansa.crypto.public_keys import parse_public_key
+
     for key in (*(orders_key or ()), *(answers_key or ())):
         parse_public_key("ed25519", key)
     lines = wrong = 0
@@ -80,13 +76,16 @@ def mail(
 
 
 def _open_logs(
-    federation: Federation,
-    store: ObjectStore,
+    federation: "Federation",
+    store: "ObjectStore",
     silo: str,
     orders: list[str] | None,
     answers: list[str] | None,
-) -> dict[str, Mailbox]:
+) -> "dict[str, Mailbox]":
     """Both logs with the keys that are believed: those given, or the manifest's."""
+    from hansa.api.letters import ANSWERS, ORDERS
+    from hansa.members.correspondence import open_mailbox
+
     known = [each.name for each in federation.spec.environments]
     if silo not in known:
         raise InputError(f"ENVIRONMENT: got '{silo}', expected {' or '.join(known)}")
@@ -107,8 +106,11 @@ def _open_logs(
     }
 
 
-def _list_contradictions(store: ObjectStore, name: str, logs: dict[str, Mailbox]) -> list[str]:
+def _list_contradictions(store: "ObjectStore", name: str, logs: "dict[str, Mailbox]") -> list[str]:
     """What is not in the bucket as a verified letter names it."""
+    from hansa.api.exchange import Cursor
+    from hansa.members.evidence import find_contradictions
+
     wrong: list[str] = []
     for box in logs.values():
         cursor, more = Cursor(), True
@@ -123,8 +125,12 @@ def _list_contradictions(store: ObjectStore, name: str, logs: dict[str, Mailbox]
 @contextmanager
 def _open_store(
     file: Path | None, out: Path | None, credentials: Path | None, endpoint: str | None
-) -> Iterator[tuple[Federation, ObjectStore]]:
+) -> "Iterator[tuple[Federation, ObjectStore]]":
     """The federation with its place, and its store: that of a run's folder, or of a manifest."""
+    from hansa.local.results import add_storage, open_store
+    from hansa.local.rundir import RunDir
+    from hansa.manifests.load import load
+
     if (file is None) == (out is None):
         came = "--file and --out" if file else "neither --file nor --out"
         raise InputError(
@@ -144,8 +150,12 @@ def _open_store(
         yield federation, store
 
 
-def _lines(box: Mailbox) -> Iterator[dict[str, Any]]:
+def _lines(box: "Mailbox") -> Iterator[dict[str, Any]]:
     """Every object of a log: the letter, or what is wrong with it."""
+    from hansa.api.letters import FAULTS
+    from hansa.members.correspondence import walk_objects
+    from hansa.members.mailbox import NoEntry
+
     for entry, follows in walk_objects(box):
         line: dict[str, Any] = {"serial": entry.serial}
         if isinstance(entry, NoEntry):

@@ -8,10 +8,6 @@ import typer
 
 from hansa.cli.common import Format, Output, print_data, say
 from hansa.core.errors import InputError
-from hansa.crypto.public_keys import fingerprint
-from hansa.members.allowances import describe_allowances
-from hansa.members.courier import load_key
-from hansa.members.invitation import build_member_manifest, open_invitation
 
 
 def member(
@@ -24,6 +20,11 @@ def member(
 
     Compare the fingerprint with the coordinator first: the holder of that key gives the orders.
     """
+    from hansa.crypto.public_keys import fingerprint
+    from hansa.members.allowances import describe_allowances
+    from hansa.members.courier import load_key
+    from hansa.members.invitation import build_member_manifest, open_invitation
+
     name = "standard input" if str(invitation) == "-" else str(invitation)
     try:
         is_stdin = str(invitation) == "-"

@@ -1,16 +1,16 @@
 """`hansa policy`: exactly what one party's credentials must be allowed in the bucket."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hansa.api.spec import FederationSpec
 from hansa.cli.common import Format, Output, print_data, say
 from hansa.core.errors import InputError
-from hansa.kubernetes.pod_policy.party_secrets import find_party_secrets
-from hansa.manifests.load import load
-from hansa.store.access_grants import AGGREGATOR, Grant, group_by_endpoint, iam_policy, list_grants
+
+if TYPE_CHECKING:
+    from hansa.api.spec import FederationSpec
+    from hansa.store.access_grants import Grant
 
 
 def policy(
@@ -45,6 +45,8 @@ def policy(
 
     It allows what the credentials of that environment, or of the aggregator, need, and no more.
     """
+    from hansa.manifests.load import load
+
     spec = load(file, here=False).spec
     made, elsewhere = build_policies(spec, party, minio=minio, write_once=write_once)
     if elsewhere and not experience:
@@ -58,9 +60,11 @@ def policy(
 
 
 def build_policies(
-    spec: FederationSpec, party: str, *, minio: bool = False, write_once: bool = False
+    spec: "FederationSpec", party: str, *, minio: bool = False, write_once: bool = False
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The policy for the shared store, and for the party's private one where that is another."""
+    from hansa.store.access_grants import AGGREGATOR, iam_policy, list_grants
+
     granted = list_grants(spec, party)
     if party != AGGREGATOR:  # the aggregator averages tensors and never loads the model
         granted = [*granted, *_list_model_grants(spec)]
@@ -71,8 +75,13 @@ def build_policies(
     return made[0], made[1] if len(made) > 1 else {}
 
 
-def _split_by_identity(spec: FederationSpec, party: str, granted: list[Grant]) -> list[list[Grant]]:
+def _split_by_identity(
+    spec: "FederationSpec", party: str, granted: list["Grant"]
+) -> list[list["Grant"]]:
     """The shared store's grants, then the private one's, where that is another or has own keys."""
+    from hansa.kubernetes.pod_policy.party_secrets import find_party_secrets
+    from hansa.store.access_grants import AGGREGATOR, group_by_endpoint
+
     own = find_party_secrets(spec, party).experience if party != AGGREGATOR else ""
     if not own:
         return list(group_by_endpoint(granted).values())  # the shared store's grants come first
@@ -84,8 +93,10 @@ def _split_by_identity(spec: FederationSpec, party: str, granted: list[Grant]) -
     return [[grant for grant in granted if grant not in private], private]
 
 
-def _list_model_grants(spec: FederationSpec) -> list[Grant]:
+def _list_model_grants(spec: "FederationSpec") -> list["Grant"]:
     """Reading a base model that lies in a bucket of the shared store."""
+    from hansa.store.access_grants import Grant
+
     source = spec.model.source
     if not source.startswith("s3://") or spec.storage is None:
         return []

@@ -1,19 +1,16 @@
 """`hansa privacy`: what a run will have given away of one record, before anything runs."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from pydantic import ValidationError
 
-from hansa.api import privacy_checks as settings
-from hansa.api import privacy_forecast
-from hansa.api.privacy import Privacy
-from hansa.api.privacy_ledger import Budget
-from hansa.api.spec import FederationSpec
 from hansa.cli.common import Format, Output, print_data
 from hansa.core.errors import InputError
-from hansa.manifests.load import load
+
+if TYPE_CHECKING:
+    from hansa.api.privacy import Privacy
+    from hansa.api.spec import FederationSpec
 
 
 def privacy(
@@ -32,6 +29,8 @@ def privacy(
 
     Failed rounds are paid for, too, and are not in the forecast.
     """
+    from hansa.manifests.load import load
+
     spec = load(file, here=False).spec
     asked = spec.privacy
     if asked is None:
@@ -49,15 +48,22 @@ def privacy(
         print_data(document, output)
 
 
-def _build_budget(asked: Privacy, epsilon: float) -> dict[str, Any]:
+def _build_budget(asked: "Privacy", epsilon: float) -> dict[str, Any]:
+    from pydantic import ValidationError
+
+    from hansa.api.privacy_ledger import Budget
+
     try:
         return Budget(unit=asked.unit, epsilon=epsilon, delta=asked.delta).to_json()
     except ValidationError:
         raise InputError(f"--budget: got {epsilon:g}, expected above 0 and up to 1000") from None
 
 
-def build_forecast(spec: FederationSpec, asked: Privacy) -> dict[str, Any]:
+def build_forecast(spec: "FederationSpec", asked: "Privacy") -> dict[str, Any]:
     """The forecast as plain data."""
+    from hansa.api import privacy_checks as settings
+    from hansa.api import privacy_forecast
+
     rows = privacy_forecast.forecast_costs(spec, asked)
     return {
         "unit": asked.unit,

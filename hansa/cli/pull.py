@@ -11,7 +11,6 @@ from hansa.cli.common import Format, Output, print_data, say
 from hansa.core.errors import InputError
 from hansa.publish.bucket import Endpoint, read_known_fields, set_endpoint
 from hansa.publish.place import is_place, parse
-from hansa.publish.pull import pull_federation, pull_published, pull_run
 
 Where = Annotated[
     str | None,
@@ -51,6 +50,8 @@ def pull(
     For a federation on the cluster it uses your own AWS_* credentials, or those of --credentials.
     Every file is checked by its digest. What `hansa push` has published is pulled by its place.
     """
+    from hansa.publish.pull import pull_federation, pull_run
+
     target.require_one_place(name, out)
     if name and is_place(name):
         _pull_published(name, to, {"--round": round_ != "last", "-e": environment}, output)
@@ -77,6 +78,8 @@ def _pull_published(
     name: str, to: Path | None, others: Mapping[str, object], output: Format
 ) -> None:
     """An adapter on the hub or in a registry, by any publisher."""
+    from hansa.publish.pull import pull_published
+
     for option, given in others.items():
         if given:
             raise InputError(f"{option}: got it with {name}; it is for a run or a federation")

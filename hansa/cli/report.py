@@ -7,8 +7,6 @@ import typer
 
 from hansa.cli.common import say
 from hansa.cli.target import Credentials, Folder
-from hansa.local.results import open_store, write_page
-from hansa.local.rundir import RunDir
 
 
 def report(
@@ -23,6 +21,9 @@ def report(
     credentials: Credentials = None,
 ) -> None:
     """Write one self-contained HTML page about a run."""
+    from hansa.local.results import open_store, write_page
+    from hansa.local.rundir import RunDir
+
     folder = RunDir(out)
     federation = folder.load()
     with open_store(federation, folder, credentials) as store:

@@ -1,14 +1,16 @@
 """`hansa retry`: open the next round after one that failed."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hansa.api.constants import ANNOTATION_RETRY
 from hansa.cli import target
 from hansa.cli.common import say
 from hansa.core.errors import InputError
 from hansa.core.exits import Exit
-from hansa.kubernetes.federations import Federations
-from hansa.kubernetes.state import describe_progress, get_status
+
+if TYPE_CHECKING:
+    from hansa.kubernetes.federations import Federations
 
 
 def retry(
@@ -50,7 +52,9 @@ def _retry_run(out: Path, parallel: int | None, credentials: Path | None) -> int
     return carry_out(federation, folder, resume_options(folder, parallel, credentials))
 
 
-def _retry_federation(federations: Federations, name: str) -> None:
+def _retry_federation(federations: "Federations", name: str) -> None:
+    from hansa.kubernetes.state import describe_progress, get_status
+
     federation = federations.get(name)
     failed = get_status(federation).get("failed")
     target.refuse_unaccepted(federation, "a retry")

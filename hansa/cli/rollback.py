@@ -2,26 +2,21 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from pydantic import ValidationError
 
-from hansa.api import bucket_keys
-from hansa.api.bucket_documents import GlobalManifest
 from hansa.api.constants import ANNOTATION_ROLLBACK
-from hansa.api.status import Federation, FederationStatus, HistoryEntry
 from hansa.cli import target
 from hansa.cli.common import say
-from hansa.core.errors import InputError, InvalidDocument, NotFound
+from hansa.core.errors import InputError
 from hansa.core.exits import Exit
-from hansa.core.text import count
-from hansa.kubernetes.federations import Federations
-from hansa.kubernetes.state import get_status
-from hansa.plan.policy import rollback as policy
 from hansa.publish.bucket import Endpoint, open_bucket, read_known_fields, set_endpoint
-from hansa.store import documents
-from hansa.store.base import ObjectStore
+
+if TYPE_CHECKING:
+    from hansa.api.status import Federation, FederationStatus, HistoryEntry
+    from hansa.kubernetes.federations import Federations
+    from hansa.store.base import ObjectStore
 
 Round = Annotated[
     int,
@@ -70,6 +65,7 @@ def _roll_back_run(out: Path, to: int, parallel: int | None, credentials: Path |
     from hansa.cli.run import carry_out, resume_options
     from hansa.local.results import add_storage, open_store
     from hansa.local.rundir import RunDir
+    from hansa.plan.policy import rollback as policy
 
     folder = RunDir(out)
     federation = folder.load()
@@ -95,8 +91,11 @@ def _roll_back_run(out: Path, to: int, parallel: int | None, credentials: Path |
 
 
 def _roll_back_federation(
-    federations: Federations, name: str, to: int, credentials: Path | None, endpoint: str | None
+    federations: "Federations", name: str, to: int, credentials: Path | None, endpoint: str | None
 ) -> None:
+    from hansa.kubernetes.state import get_status
+    from hansa.plan.policy import rollback as policy
+
     federation = federations.get(name)
     target.refuse_unaccepted(federation, "a rollback")
     parsed = _parse_status(name, get_status(federation))
@@ -119,7 +118,11 @@ def _roll_back_federation(
     say(f"see it run: `hansa watch {federations.call(name)}`")
 
 
-def _parse_status(name: str, status: dict[str, Any]) -> FederationStatus:
+def _parse_status(name: str, status: dict[str, Any]) -> "FederationStatus":
+    from pydantic import ValidationError
+
+    from hansa.api.status import FederationStatus
+
     try:
         return FederationStatus.model_validate_json(json.dumps(status))
     except ValidationError:
@@ -129,8 +132,10 @@ def _parse_status(name: str, status: dict[str, Any]) -> FederationStatus:
         ) from None
 
 
-def _check_there(federation: Federation, store: ObjectStore, to: int) -> None:
+def _check_there(federation: "Federation", store: "ObjectStore", to: int) -> None:
     """Refuse a round whose adapter somebody, or a lifecycle rule, has removed from the store."""
+    from hansa.plan.policy import rollback as policy
+
     entry = policy.find_target(federation.status.history, str(to))
     storage = federation.spec.storage
     if not to or entry is None or storage is None:
@@ -143,8 +148,13 @@ def _check_there(federation: Federation, store: ObjectStore, to: int) -> None:
         )
 
 
-def _missing(store: ObjectStore, prefix: str, entry: HistoryEntry) -> str:
+def _missing(store: "ObjectStore", prefix: str, entry: "HistoryEntry") -> str:
     """What of a round's adapter is not there as it was; empty: all of it is."""
+    from hansa.api import bucket_keys
+    from hansa.api.bucket_documents import GlobalManifest
+    from hansa.core.errors import InvalidDocument, NotFound
+    from hansa.store import documents
+
     folder = bucket_keys.global_folder(prefix, entry.round)
     key = folder + bucket_keys.MANIFEST
     try:
@@ -162,8 +172,11 @@ def _missing(store: ObjectStore, prefix: str, entry: HistoryEntry) -> str:
     return ""
 
 
-def _describe_lost_rounds(status: FederationStatus, to: int) -> str | None:
+def _describe_lost_rounds(status: "FederationStatus", to: int) -> str | None:
     """What no longer counts after it, in words; nothing where it would change nothing."""
+    from hansa.core.text import count
+    from hansa.plan.policy import rollback as policy
+
     entry = policy.find_target(status.history, str(to))
     if entry is None:
         raise InputError(f"--to: {policy.explain_refusal(status.history, str(to))}")

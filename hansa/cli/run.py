@@ -2,27 +2,20 @@
 
 import errno
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hansa.api.status import Federation
 from hansa.cli.common import INTERRUPTED, say
 from hansa.cli.target import CredentialsFile, Out, Parallel
-from hansa.cli.views.federation import format_joined
 from hansa.core.errors import HansaError, Unreachable
 from hansa.core.exits import Exit
-from hansa.core.text import count
-from hansa.local import display
-from hansa.local.credentials import read_credentials
-from hansa.local.display import compute_mean
-from hansa.local.loop import RunOptions
-from hansa.local.loop import run as run_loop
-from hansa.local.outcome import explain_phase, suggest_fix
-from hansa.local.results import write_results
-from hansa.local.rundir import DEFAULT_ROOT, RunDir
-from hansa.manifests.load import load
 from hansa.runtime.stop_signals import stop_on_signals
+
+if TYPE_CHECKING:
+    from hansa.api.status import Federation
+    from hansa.local.loop import RunOptions
+    from hansa.local.rundir import RunDir
 
 
 def run(
@@ -47,6 +40,11 @@ def run(
     ] = None,
 ) -> int:
     """Run a federation on this machine; run it again to resume."""
+    from hansa.local.credentials import read_credentials
+    from hansa.local.loop import RunOptions
+    from hansa.local.rundir import DEFAULT_ROOT, RunDir
+    from hansa.manifests.load import load
+
     federation = load(file)
     folder = RunDir(out or DEFAULT_ROOT / federation.metadata.name)
     _say_ignored_fields(federation)
@@ -61,8 +59,13 @@ def run(
     return carry_out(federation, folder, options)
 
 
-def resume_options(folder: RunDir, parallel: int | None, credentials: Path | None) -> RunOptions:
+def resume_options(
+    folder: "RunDir", parallel: int | None, credentials: Path | None
+) -> "RunOptions":
     """Options of a run that is resumed in its folder, with the store that it began with."""
+    from hansa.local.credentials import read_credentials
+    from hansa.local.loop import RunOptions
+
     return RunOptions(
         embedded=folder.store.exists(),
         parallel=parallel,
@@ -71,13 +74,17 @@ def resume_options(folder: RunDir, parallel: int | None, credentials: Path | Non
 
 
 def carry_out(
-    federation: Federation,
-    folder: RunDir,
-    options: RunOptions,
+    federation: "Federation",
+    folder: "RunDir",
+    options: "RunOptions",
     *,
     goes_on: str = "run the same command again to resume",
 ) -> int:
     """Run to the end, write the page and the adapter, and say where they are."""
+    from hansa.local import display
+    from hansa.local.loop import run as run_loop
+    from hansa.local.results import write_results
+
     say(f"{federation.metadata.name}: everything of this run is kept in {folder.path}")
     stop_on_signals()
     try:
@@ -96,12 +103,17 @@ def carry_out(
     return _say_outcome(ended, folder)
 
 
-def _is_disk_full(folder: RunDir, error: Exception) -> bool:
+def _is_disk_full(folder: "RunDir", error: Exception) -> bool:
     """Whether the disk is to blame; the store on it ends with a sentence of its own."""
     return getattr(error, "errno", None) == errno.ENOSPC or folder.is_disk_full()
 
 
-def _say_outcome(ended: Federation, folder: RunDir) -> int:
+def _say_outcome(ended: "Federation", folder: "RunDir") -> int:
+    from hansa.cli.views.federation import format_joined
+    from hansa.core.text import count
+    from hansa.local.display import compute_mean
+    from hansa.local.outcome import explain_phase, suggest_fix
+
     status = ended.status
     if status.phase == "Suspended":
         say("suspended: set spec.suspend to false and run it again to resume")
@@ -126,7 +138,7 @@ def _say_outcome(ended: Federation, folder: RunDir) -> int:
     return int(Exit.DONE)
 
 
-def _say_ignored_fields(federation: Federation) -> None:
+def _say_ignored_fields(federation: "Federation") -> None:
     spec = federation.spec
     ignored = [
         name

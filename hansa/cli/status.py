@@ -1,21 +1,17 @@
 """`hansa status`: how far a federation is, how well it does, and why it is stalled."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hansa.cli import target
 from hansa.cli.common import Format, console, print_data
-from hansa.cli.screen import render, render_run, show, table
 from hansa.cli.target import Wide, now
-from hansa.cli.views.federation import list_federations
-from hansa.cli.views.federation import screen as render_federation
-from hansa.cli.views.member import list_members
-from hansa.cli.views.member import screen as render_member
 from hansa.core.errors import InputError
-from hansa.kubernetes.federations import FederationMembers, Federations, FederationView
-from hansa.local.rundir import RunDir
+
+if TYPE_CHECKING:
+    from hansa.kubernetes.federations import Federations
 
 
 def status(
@@ -67,15 +63,22 @@ def _print_as_data(document: dict[str, Any], output: Wide) -> bool:
     return True
 
 
-def _show_one(things: Federations, name: str, output: Wide, *, is_member: bool) -> None:
+def _show_one(things: "Federations", name: str, output: Wide, *, is_member: bool) -> None:
+    from hansa.cli.screen import render, show
+    from hansa.cli.views import federation, member
+
     if output in (Wide.JSON, Wide.YAML):  # needs no Jobs, Pods and Events
         _print_as_data(things.get(name), output)
         return
-    screen = render_member if is_member else render_federation
+    screen = member.screen if is_member else federation.screen
     show(render(screen(things.look(name), now(), wide=output is Wide.WIDE)))
 
 
-def _show_all(federations: Federations, output: Wide, everywhere: bool) -> None:
+def _show_all(federations: "Federations", output: Wide, everywhere: bool) -> None:
+    from hansa.cli.screen import show, table
+    from hansa.cli.views import federation, member
+    from hansa.kubernetes.federations import FederationMembers
+
     items = federations.all()
     members = FederationMembers(federations.kube, federations.namespace).some()
     both = {"apiVersion": "v1", "kind": "List", "items": [*items, *members]}
@@ -87,22 +90,26 @@ def _show_all(federations: Federations, output: Wide, everywhere: bool) -> None:
         return
     wide = output is Wide.WIDE
     if items:
-        show(table(list_federations(items, now(), wide=wide, spaces=everywhere)))
+        show(table(federation.list_federations(items, now(), wide=wide, spaces=everywhere)))
     if items and members:
         print()
     if members:
-        show(table(list_members(members, now(), wide=wide, spaces=everywhere)))
+        show(table(member.list_members(members, now(), wide=wide, spaces=everywhere)))
 
 
 def _show_run(out: Path, output: Wide, all_: bool, credentials: Path | None) -> None:
+    from hansa.cli.screen import render, render_run, show
+    from hansa.cli.views import member
+    from hansa.kubernetes.federations import FederationView
     from hansa.local.join import is_silo, load
+    from hansa.local.rundir import RunDir
 
     folder = RunDir(out)
     if is_silo(folder):  # of one that takes part in somebody else's federation
         silo = load(folder).to_json()
         if not _print_as_data(silo, output):
             look = FederationView(federation=silo)
-            show(render(render_member(look, now(), wide=output is Wide.WIDE)))
+            show(render(member.screen(look, now(), wide=output is Wide.WIDE)))
         return
     federation = folder.load()
     if all_:

@@ -1,8 +1,12 @@
 """`hansa suspend` and `hansa resume`: stop Jobs for a while; nothing is lost."""
 
+from typing import TYPE_CHECKING
+
 from hansa.cli import target
 from hansa.cli.common import say
-from hansa.kubernetes.federations import Federations
+
+if TYPE_CHECKING:
+    from hansa.kubernetes.federations import Federations
 
 
 def suspend(
@@ -36,7 +40,7 @@ def resume(
         say(f"see it run: `hansa {'status' if member else 'watch'} {call}`")
 
 
-def _set_suspend(things: Federations, chosen: str, wanted: bool) -> str:
+def _set_suspend(things: "Federations", chosen: str, wanted: bool) -> str:
     """Set spec.suspend and say so; what a hint repeats if it was different before, or nothing."""
     before = bool((things.get(chosen).get("spec") or {}).get("suspend"))
     if before is wanted:

@@ -4,14 +4,14 @@ import re
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hansa.core.errors import InputError
-from hansa.kubernetes.federations import FederationMembers, Federations
-from hansa.kubernetes.federations import open_federations as open_federations
-from hansa.kubernetes.state import find_condition
+
+if TYPE_CHECKING:
+    from hansa.kubernetes.federations import Federations
 
 
 class Wide(StrEnum):
@@ -72,14 +72,25 @@ WideOutput = Annotated[
 ]
 
 
+def open_federations(
+    namespace: str | None, context: str | None, kubeconfig: str | None, *, everywhere: bool = False
+) -> "Federations":
+    """The federations that the options mean."""
+    from hansa.kubernetes import federations
+
+    return federations.open_federations(namespace, context, kubeconfig, everywhere=everywhere)
+
+
 def open_either(
     name: str | None,
     member: str | None,
     namespace: str | None,
     context: str | None,
     kubeconfig: str | None,
-) -> tuple[Federations, str]:
+) -> "tuple[Federations, str]":
     """Where the one object is that a command line names, and its name."""
+    from hansa.kubernetes.federations import FederationMembers
+
     if name and member:
         raise InputError(f"got NAME ({name}) and --member ({member}), expected one of them")
     if not (chosen := name or member):
@@ -92,6 +103,8 @@ def open_either(
 
 def refuse_unaccepted(federation: dict[str, Any], remedy: str) -> None:
     """Refuse a remedy for a federation whose spec the operator refuses."""
+    from hansa.kubernetes.state import find_condition
+
     accepted = find_condition(federation, "Accepted")
     if accepted.get("status") == "False":
         name = federation["metadata"]["name"]

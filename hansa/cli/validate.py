@@ -1,24 +1,18 @@
 """`hansa validate`: what is wrong with a manifest, or what it would do."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hansa.api.member_spec import MemberObject
-from hansa.api.status import Federation
-from hansa.api.worlds import WORLDS
 from hansa.cli import target
 from hansa.cli.common import Format, Output, print_data, say
 from hansa.core.errors import InputError
-from hansa.core.text import count
-from hansa.kubernetes import member_view
-from hansa.kubernetes.pod_policy import consent
-from hansa.kubernetes.pod_policy.refusals import PodAllowlist, check_federation
-from hansa.kubernetes.pod_policy.shapes import PodViolation
-from hansa.manifests.demonstrations import list_required
-from hansa.manifests.load import load_either
-from hansa.plan.policy import advice
+
+if TYPE_CHECKING:
+    from hansa.api.member_spec import MemberObject
+    from hansa.api.status import Federation
+    from hansa.kubernetes.pod_policy.shapes import PodViolation
 
 
 def validate(
@@ -42,6 +36,9 @@ def validate(
 
     -o yaml and -o json print the manifest with all defaults.
     """
+    from hansa.api.status import Federation
+    from hansa.manifests.load import load_either
+
     thing = load_either(file, here=not cluster)
     if not isinstance(thing, Federation):
         shown = _check_member(thing, cluster=cluster)
@@ -63,8 +60,12 @@ def validate(
     print_data(document, output)
 
 
-def _check_member(silo: MemberObject, *, cluster: bool) -> str:
+def _check_member(silo: "MemberObject", *, cluster: bool) -> str:
     """Check a silo's manifest and say what it would do."""
+    from hansa.kubernetes import member_view
+    from hansa.kubernetes.pod_policy.refusals import PodAllowlist
+    from hansa.plan.policy import advice
+
     if cluster:
         refused, anyhow = (
             member_view.list_violations(silo, allowed)
@@ -77,8 +78,10 @@ def _check_member(silo: MemberObject, *, cluster: bool) -> str:
     return _summarize_member(silo)
 
 
-def _summarize_member(silo: MemberObject) -> str:
+def _summarize_member(silo: "MemberObject") -> str:
     """One line that lets the silo's owner see whether this is what was meant."""
+    from hansa.core.text import count
+
     spec = silo.spec
     joined = spec.federation
     return (
@@ -87,8 +90,10 @@ def _summarize_member(silo: MemberObject) -> str:
     )
 
 
-def check_for_cluster(federation: Federation) -> None:
+def check_for_cluster(federation: "Federation") -> None:
     """Refuse what an operator with the chart's default settings refuses, in its sentences."""
+    from hansa.kubernetes.pod_policy.refusals import PodAllowlist, check_federation
+
     now = target.now()
     refused = check_federation(federation, PodAllowlist(), now)
     _refuse(
@@ -96,7 +101,7 @@ def check_for_cluster(federation: Federation) -> None:
     )
 
 
-def _refuse(refused: list[PodViolation], *, assumed: bool) -> None:
+def _refuse(refused: "list[PodViolation]", *, assumed: bool) -> None:
     """All sentences at once; `assumed`: some are about settings that may be others."""
     if not refused:
         return
@@ -108,8 +113,10 @@ def _refuse(refused: list[PodViolation], *, assumed: bool) -> None:
     raise InputError(sentences, hint=hint if assumed else "")
 
 
-def say_consents(federations: list[Federation]) -> None:
+def say_consents(federations: "list[Federation]") -> None:
     """What the owners of the Secrets that these name have to type, unless they have."""
+    from hansa.kubernetes.pod_policy import consent
+
     _say_lines(consent.list_commands(federations))
 
 
@@ -122,8 +129,10 @@ def _say_lines(lines: list[str]) -> None:
         say(f"  {line}")
 
 
-def summarize(federation: Federation) -> str:
+def summarize(federation: "Federation") -> str:
     """One line that lets the reader see whether this is what was meant."""
+    from hansa.core.text import count
+
     spec = federation.spec
     worlds = ", ".join(each.world or f"{each.name} elsewhere" for each in spec.environments[:8])
     more = ", …" if len(spec.environments) > 8 else ""
@@ -133,8 +142,10 @@ def summarize(federation: Federation) -> str:
     )
 
 
-def list_notes(federation: Federation) -> list[str]:
+def list_notes(federation: "Federation") -> list[str]:
     """What is allowed, and yet worth knowing before a run."""
+    from hansa.plan.policy import advice
+
     return [
         *_note_unknown_experts(federation),
         *_note_storage(federation),
@@ -146,8 +157,12 @@ def list_notes(federation: Federation) -> list[str]:
     ]
 
 
-def _note_unknown_experts(federation: Federation) -> list[str]:
+def _note_unknown_experts(federation: "Federation") -> list[str]:
     """Demonstrations of worlds about which this machine can say nothing."""
+    from hansa.api.worlds import WORLDS
+    from hansa.core.text import count
+    from hansa.manifests.demonstrations import list_required
+
     known = WORLDS.list_points()
     return [
         f"{each.where}: this machine does not know world {each.world}; it needs an expert "
@@ -157,8 +172,10 @@ def _note_unknown_experts(federation: Federation) -> list[str]:
     ]
 
 
-def _note_server_step(federation: Federation) -> list[str]:
+def _note_server_step(federation: "Federation") -> list[str]:
     """A step that no mean of updates can need."""
+    from hansa.core.text import count
+
     spec = federation.spec
     step, members = spec.aggregation.server_step, len(spec.environments)
     if step == "auto" or step <= members or spec.aggregation.strategy == "none":
@@ -170,7 +187,7 @@ def _note_server_step(federation: Federation) -> list[str]:
     ]
 
 
-def _note_privacy(federation: Federation) -> list[str]:
+def _note_privacy(federation: "Federation") -> list[str]:
     """A guard that would judge by noise."""
     spec = federation.spec
     if not spec.privacy or not spec.guard or not spec.guarded:
@@ -185,7 +202,7 @@ def _note_privacy(federation: Federation) -> list[str]:
     ]
 
 
-def _note_masks(federation: Federation) -> list[str]:
+def _note_masks(federation: "Federation") -> list[str]:
     """Masks hide a bad update as well as a good one."""
     spec = federation.spec
     if not spec.aggregation.secure or spec.guarded:
@@ -196,7 +213,7 @@ def _note_masks(federation: Federation) -> list[str]:
     ]
 
 
-def _note_storage(federation: Federation) -> list[str]:
+def _note_storage(federation: "Federation") -> list[str]:
     spec = federation.spec
     if spec.storage is None:
         return [
@@ -212,7 +229,7 @@ def _note_storage(federation: Federation) -> list[str]:
     ]
 
 
-def _note_digests(federation: Federation) -> list[str]:
+def _note_digests(federation: "Federation") -> list[str]:
     """Digests without which members outvote each other, where several parties take part."""
     spec = federation.spec
     parties = {e.credentials_secret.name for e in spec.environments if e.credentials_secret}

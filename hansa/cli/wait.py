@@ -9,15 +9,6 @@ import typer
 from hansa.cli import target
 from hansa.cli.common import say_lost
 from hansa.core.errors import HansaError, InputError
-from hansa.kubernetes.errors import Absent
-from hansa.kubernetes.state import (
-    describe_progress,
-    find_closed_round,
-    get_status,
-    has_failed,
-    has_succeeded,
-)
-from hansa.kubernetes.watch import follow
 
 Timeout = Annotated[
     str, typer.Option("--timeout", help="How long to wait, as 90s, 10m or 1h30m; 0: no limit.")
@@ -43,6 +34,9 @@ def wait(
 
     Exit code 0 when that has happened, 1 when it no longer can or the timeout has passed.
     """
+    from hansa.kubernetes.errors import Absent
+    from hansa.kubernetes.watch import follow
+
     is_met, patience = _parse_goal(for_), target.parse_timeout(timeout)
     federations = target.open_federations(namespace, context, kubeconfig)
     last: dict[str, Any] | None = None
@@ -64,6 +58,8 @@ def wait(
 
 
 def _parse_goal(text: str) -> Goal:
+    from hansa.kubernetes.state import find_closed_round, has_succeeded
+
     if text == "succeeded":
         return lambda federation: federation is not None and has_succeeded(federation)
     if text == "deleted":
@@ -88,6 +84,8 @@ def _format_goal(for_: str) -> str:
 
 
 def _refuse_hopeless(name: str, for_: str, federation: dict[str, Any] | None, call: str) -> None:
+    from hansa.kubernetes.state import describe_progress, has_failed, has_succeeded
+
     if for_ == "deleted":
         return
     if federation is None:
@@ -104,5 +102,7 @@ def _refuse_hopeless(name: str, for_: str, federation: dict[str, Any] | None, ca
 
 
 def _describe_state(federation: dict[str, Any] | None) -> str:
+    from hansa.kubernetes.state import describe_progress, get_status
+
     phase = get_status(federation or {}).get("phase") or "Pending"
     return f"{phase}: {describe_progress(federation or {}) or 'no status yet'}"

@@ -3,27 +3,16 @@
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
-from rich.live import Live
+from typing import TYPE_CHECKING, Any
 
 from hansa.cli import target
 from hansa.cli.common import say, say_lost
-from hansa.cli.screen import render_run
 from hansa.cli.views.live import LiveScreen, PlainLines
 from hansa.core.exits import Exit
-from hansa.kubernetes.federations import Federations
-from hansa.kubernetes.state import (
-    describe_progress,
-    find_condition,
-    get_status,
-    has_failed,
-    has_succeeded,
-)
-from hansa.kubernetes.watch import follow
-from hansa.local import rundir
-from hansa.local.outcome import explain_phase, suggest_fix
-from hansa.local.rundir import RunDir
+
+if TYPE_CHECKING:
+    from hansa.kubernetes.federations import Federations
+    from hansa.local.rundir import RunDir
 
 
 def watch(
@@ -51,11 +40,14 @@ def watch(
 
 
 def _follow_to_the_end(
-    federations: Federations,
+    federations: "Federations",
     name: str,
     show: Callable[[dict[str, Any]], None],
     lost: Callable[[str], None],
 ) -> dict[str, Any] | None:
+    from hansa.kubernetes.state import has_failed, has_succeeded
+    from hansa.kubernetes.watch import follow
+
     last: dict[str, Any] | None = None
     for last in follow(federations, name, lost=lost):
         if last is None:
@@ -67,6 +59,8 @@ def _follow_to_the_end(
 
 
 def _judge(call: str, name: str, last: dict[str, Any] | None) -> int:
+    from hansa.kubernetes.state import describe_progress, find_condition, get_status, has_succeeded
+
     if last is None:
         say(f"error: federation {name}: it was deleted")
         return int(Exit.CRASHED)
@@ -84,6 +78,12 @@ def _judge(call: str, name: str, last: dict[str, Any] | None) -> int:
 
 def _watch_run(out: Path) -> int:
     """Show the run until no runner works on it; 0 when it has Succeeded, else 1."""
+    from rich.live import Live
+
+    from hansa.cli.screen import render_run
+    from hansa.local import rundir
+    from hansa.local.rundir import RunDir
+
     folder = RunDir(out)
     if sys.stdout.isatty():
         with Live(auto_refresh=False) as live:
@@ -96,7 +96,9 @@ def _watch_run(out: Path) -> int:
     return _judge_run(folder)
 
 
-def _judge_run(folder: RunDir) -> int:
+def _judge_run(folder: "RunDir") -> int:
+    from hansa.local.outcome import explain_phase, suggest_fix
+
     federation = folder.load()
     phase, where = federation.status.phase, f"run {folder.path}"
     if phase == "Succeeded":

@@ -4,16 +4,17 @@ import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
 import typer
-from pydantic import ValidationError
 
-from hansa.api.spec import S3, ExchangeStorage, FederationSpec
-from hansa.api.status import Federation
 from hansa.core.errors import InputError, Unreachable
-from hansa.store.base import ObjectStore
+
+if TYPE_CHECKING:
+    from hansa.api.spec import S3, FederationSpec
+    from hansa.api.status import Federation
+    from hansa.store.base import ObjectStore
 
 Endpoint = Annotated[
     str | None, typer.Option(help="Address of the store from here, for example of a port-forward.")
@@ -22,16 +23,22 @@ Endpoint = Annotated[
 
 def read_known_fields(
     document: dict[str, Any], wanted: Sequence[str] = ("adapter", "best")
-) -> Federation:
+) -> "Federation":
     """The object with these fields of its status; a newer operator may write unknown ones."""
+    from hansa.api.status import Federation
+
     status = document.get("status") or {}
     known = {key: status[key] for key in wanted if key in status}
     needed = {key: document[key] for key in ("apiVersion", "kind", "metadata", "spec")}
     return Federation.model_validate({**needed, "status": known})
 
 
-def set_endpoint(federation: Federation, endpoint: str | None) -> Federation:
+def set_endpoint(federation: "Federation", endpoint: str | None) -> "Federation":
     """The federation with the store's address as it is from here."""
+    from pydantic import ValidationError
+
+    from hansa.api.spec import S3, ExchangeStorage
+
     storage = federation.spec.storage
     if endpoint is None or storage is None:
         return federation
@@ -45,7 +52,7 @@ def set_endpoint(federation: Federation, endpoint: str | None) -> Federation:
 
 
 @contextmanager
-def open_bucket(spec: FederationSpec, credentials: Path | None) -> Iterator[ObjectStore]:
+def open_bucket(spec: "FederationSpec", credentials: Path | None) -> "Iterator[ObjectStore]":
     """The store of a federation on a cluster, read with your own credentials."""
     from hansa.local.credentials import pick_reader, read_credentials
     from hansa.local.loop import own_store
@@ -59,7 +66,7 @@ def open_bucket(spec: FederationSpec, credentials: Path | None) -> Iterator[Obje
         raise Unreachable(error.message, hint=suggest_forward(s3)) from error
 
 
-def check_name(s3: S3) -> None:
+def check_name(s3: "S3") -> None:
     """Refuse a name that only the cluster's DNS resolves, before a minute of retries."""
     host = urlsplit(s3.endpoint or "").hostname
     if not host:
@@ -73,7 +80,7 @@ def check_name(s3: S3) -> None:
         ) from None
 
 
-def suggest_forward(s3: S3) -> str:
+def suggest_forward(s3: "S3") -> str:
     """How to reach a store that only the cluster reaches."""
     parts = urlsplit(s3.endpoint or "")
     service, _, rest = (parts.hostname or "").partition(".")

@@ -15,10 +15,8 @@ from hansa.api import bucket_keys
 from hansa.api.bucket_documents import sha256
 from hansa.api.status import Federation
 from hansa.core.errors import InputError
-from hansa.local.results import add_storage, choose_round, complete_history, open_store, pull_files
 from hansa.local.rundir import RunDir
 from hansa.publish import figures
-from hansa.publish.bucket import open_bucket
 from hansa.publish.place import parse_hub_name
 from hansa.report import data
 from hansa.report.run_facts import ReportData
@@ -61,6 +59,8 @@ class GlobalAdapter:
 
 def read_run(folder: RunDir, round_: str, credentials: Path | None) -> GlobalAdapter:
     """An adapter of a run on this machine."""
+    from hansa.local.results import add_storage, choose_round, open_store
+
     federation = folder.load()
     number = choose_round(federation, round_)
     with open_store(federation, folder, credentials) as store:
@@ -69,12 +69,17 @@ def read_run(folder: RunDir, round_: str, credentials: Path | None) -> GlobalAda
 
 def read_federation(federation: Federation, round_: str, credentials: Path | None) -> GlobalAdapter:
     """An adapter of a federation on a cluster, with your own credentials."""
+    from hansa.local.results import choose_round
+    from hansa.publish.bucket import open_bucket
+
     number = choose_round(federation, round_)
     with open_bucket(federation.spec, credentials) as store:
         return _read_adapter(federation, number, store)
 
 
 def _read_adapter(federation: Federation, number: int, store: ObjectStore) -> GlobalAdapter:
+    from hansa.local.results import complete_history, pull_files
+
     with tempfile.TemporaryDirectory(prefix="hansa-push-") as scratch:
         pull_files(store, federation.spec.require_s3().prefix, number, Path(scratch))
         files = {

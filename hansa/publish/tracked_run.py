@@ -6,23 +6,22 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from hansa.api.status import Federation, FederationStatus, HistoryEntry
 from hansa.core.errors import InputError, Unreachable
-from hansa.kubernetes.client import Data
-from hansa.kubernetes.federations import Federations
-from hansa.kubernetes.state import has_failed, has_succeeded
-from hansa.kubernetes.watch import follow
-from hansa.local.objectstore import attach
-from hansa.local.results import add_storage, complete_history, open_store, pull_adapter, write_page
 from hansa.local.rundir import RunDir
 from hansa.local.rundir import follow as follow_folder
 from hansa.publish.bucket import read_known_fields
 from hansa.report import data, tracking_figures
 from hansa.report.run_facts import Round
 from hansa.tracking.record import Record
+
+if TYPE_CHECKING:
+    from hansa.kubernetes.client import Data
+    from hansa.kubernetes.federations import Federations
 
 IDENTITY = "export.id"
 """File in a run's folder that names the run for trackers, made by its first export."""
@@ -55,6 +54,8 @@ class LocalRun:
     @contextmanager
     def files(self) -> Iterator[Mapping[str, Path]]:
         """The last adapter with its card, and the page without any episode."""
+        from hansa.local.results import open_store, pull_adapter, write_page
+
         federation = self._folder.load()
         with tempfile.TemporaryDirectory(prefix="hansa-export-") as scratch:
             target = Path(scratch)
@@ -84,6 +85,8 @@ class LocalRun:
 
         What could not be read is asked for again, and said once the run is over.
         """
+        from hansa.local.results import add_storage, complete_history, open_store
+
         closed = [entry.round for entry in federation.status.history if entry.closed_at]
         if closed == self._closed or self._is_store_starting():
             return
@@ -100,6 +103,8 @@ class LocalRun:
 
     def _is_store_starting(self) -> bool:
         """Whether a runner is still starting its store: a second server would disturb it."""
+        from hansa.local.objectstore import attach
+
         is_embedded = self._folder.store.exists()
         return is_embedded and self._folder.is_running() and not attach(self._folder.store)
 
@@ -107,7 +112,7 @@ class LocalRun:
 class OnCluster:
     """A federation's status, read with the rights of the user."""
 
-    def __init__(self, federations: Federations, name: str, say: Callable[[str], None]) -> None:
+    def __init__(self, federations: "Federations", name: str, say: Callable[[str], None]) -> None:
         self._federations, self._name, self._say = federations, name, say
 
     def read(self) -> Record:
@@ -116,6 +121,7 @@ class OnCluster:
 
     def follow(self) -> Iterator[Record]:
         """What there is now and after every change, until it has succeeded, failed or is gone."""
+        from hansa.kubernetes.watch import follow
 
         def lost(why: str) -> None:
             self._say(f"the cluster does not answer ({why}); trying again")
@@ -138,13 +144,15 @@ RunSource = LocalRun | OnCluster
 """A run that can be read once, or followed to its end."""
 
 
-def _build_record(document: Data) -> Record:
+def _build_record(document: "Data") -> Record:
+    from hansa.kubernetes.state import has_failed, has_succeeded
+
     federation = read_document(document)
     is_over = has_succeeded(document) or has_failed(document)
     return tracking_figures.build_record(federation, federation.metadata.uid, is_over=is_over)
 
 
-def read_document(document: Data) -> Federation:
+def read_document(document: "Data") -> Federation:
     """A federation of the API as far as this version knows its fields."""
     fields = FederationStatus.model_fields.items()
     try:

@@ -3,19 +3,15 @@
 import threading
 import time
 from dataclasses import replace
-from typing import Any
-
-from rich.console import Group
-from rich.live import Live
-from rich.text import Text
+from typing import TYPE_CHECKING, Any
 
 from hansa.cli import target
-from hansa.cli.screen import render
-from hansa.cli.views.federation import list_news, screen
 from hansa.core.durations import format_clock
 from hansa.core.errors import HansaError
 from hansa.core.sanitize import sanitize
-from hansa.kubernetes.federations import Federations, FederationView
+
+if TYPE_CHECKING:
+    from hansa.kubernetes.federations import Federations, FederationView
 
 LOOK_SECONDS = 2.0
 """How often Jobs, Pods and Events are read again while somebody looks at the screen."""
@@ -29,6 +25,8 @@ class PlainLines:
 
     def show(self, federation: dict[str, Any]) -> None:
         """Print what the last object did not say."""
+        from hansa.cli.views.federation import list_news
+
         lines = list_news(federation)
         for line in lines:
             if line not in self._said:
@@ -39,7 +37,9 @@ class PlainLines:
 class LiveScreen:
     """The screen of `hansa status`, redrawn in place; its clocks move on their own."""
 
-    def __init__(self, federations: Federations, name: str) -> None:
+    def __init__(self, federations: "Federations", name: str) -> None:
+        from rich.live import Live
+
         self._federations, self._name = federations, name
         self._look: FederationView | None = None
         self._away = ""
@@ -58,6 +58,8 @@ class LiveScreen:
 
     def show(self, federation: dict[str, Any]) -> None:
         """Take the newest object; what belongs to it is read beside."""
+        from hansa.kubernetes.federations import FederationView
+
         self._away = ""
         old = self._look
         self._look = (
@@ -80,6 +82,12 @@ class LiveScreen:
             self._ended.wait(LOOK_SECONDS)
 
     def _render(self) -> Any:
+        from rich.console import Group
+        from rich.text import Text
+
+        from hansa.cli.screen import render
+        from hansa.cli.views.federation import screen
+
         if self._look is None:
             return Text("")
         why = sanitize(f"! the cluster does not answer ({self._away})")

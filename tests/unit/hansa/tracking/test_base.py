@@ -18,9 +18,9 @@ import yaml
 from hansa.api.status import Federation
 from hansa.cli.main import main
 from hansa.core.errors import InputError
+from hansa.local import results
 from hansa.local.rundir import RunDir
 from hansa.manifests.load import load
-from hansa.publish import tracked_run
 from hansa.publish.tracked_run import LocalRun, _build_record
 from hansa.report import data, tracking_figures
 from hansa.report.run_facts import ReportData
@@ -202,7 +202,7 @@ def test_a_store_that_did_not_answer_is_read_again(
         asked.append(store)
         return ReportData(federation=federation, rounds=(), notes=answers[min(len(asked), 2) - 1])
 
-    monkeypatch.setattr(tracked_run, "open_store", lambda *_: nullcontext(MemoryStore()))
+    monkeypatch.setattr(results, "open_store", lambda *_: nullcontext(MemoryStore()))
     monkeypatch.setattr(data, "collect", collect)
     RunDir(tmp_path).save(make_tracked())
     run = LocalRun(RunDir(tmp_path), None, said.append)
