@@ -55,7 +55,7 @@ def no_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (("status",), "kubeconfig: got none, expected --kubeconfig, $KUBECONFIG"),
         (
             ("watch", "fed", "--kubeconfig", "/no/such"),
-            "--kubeconfig: got /no/such, which is no file",
+            "--kubeconfig: got /no/such, which is not a file",
         ),
     ],
 )
