@@ -1,18 +1,15 @@
 """What the functions of `import hansa` do: the work of commands, with objects for text."""
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from hansa.api.jobs import Event, ObservedJob
 from hansa.api.status import Federation
 from hansa.core.errors import HansaError, InputError
 from hansa.kubernetes.federations import open_federations
 from hansa.local import display
 from hansa.local.credentials import read_credentials
-from hansa.local.executor import LocalExecutor
-from hansa.local.loop import Display, RunOptions
+from hansa.local.loop import RunOptions
 from hansa.local.loop import run as run_loop
 from hansa.local.outcome import explain_phase, suggest_fix
 from hansa.local.results import write_results
@@ -53,24 +50,18 @@ def run(
         parallel=parallel,
         credentials=read_credentials(Path(credentials)) if credentials else None,
     )
-    shown: AbstractContextManager[Display] = nullcontext(_Silent()) if quiet else display.choose()
-    with shown as screen:
+    with _Silent() if quiet else display.choose() as screen:
         ended = run_loop(wanted, folder, options, screen, write_results)
     if ended.status.phase == "Failed":
         raise HansaError(explain_phase(ended), hint=suggest_fix(folder))
     return ended
 
 
-class _Silent:
+class _Silent(display.PlainDisplay):
     """Shows nothing; the run's events.log has it all."""
 
-    def show(
-        self, federation: Federation, jobs: list[ObservedJob], executor: LocalExecutor
-    ) -> None:
-        """Nothing."""
-
-    def tell(self, event: Event) -> None:
-        """Nothing."""
+    def _print(self, text: str) -> None:
+        del text
 
 
 def read_status(

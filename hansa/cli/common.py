@@ -87,6 +87,11 @@ def _say(text: str) -> None:
         _mute(2)
 
 
+def say_lost(why: str) -> None:
+    """Say that the cluster is away while it is watched."""
+    say(f"the cluster does not answer ({why}); trying again")
+
+
 def show_error(message: str, hint: str = "") -> None:
     """One sentence, then a blank line and what to do."""
     say(f"error: {message}")

@@ -1,5 +1,6 @@
 """`hansa compare`: methods and seeds over one federation, as one table."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,7 +9,6 @@ import typer
 
 from hansa.cli import target
 from hansa.cli.common import INTERRUPTED, Format, Output, print_data, say, to_yaml
-from hansa.cli.status import Credentials
 from hansa.core.errors import InputError, Unreachable
 from hansa.core.exits import Exit
 from hansa.publish.bucket import Endpoint, check_name, set_endpoint, suggest_forward
@@ -74,7 +74,7 @@ def compare(
         bool,
         typer.Option("--collect", help="Run nothing; read the results of runs on the cluster."),
     ] = False,
-    credentials: Credentials = None,
+    credentials: target.Credentials = None,
     endpoint: Endpoint = None,
     output: Output = Format.TABLE,
     namespace: target.Namespace = None,
@@ -226,8 +226,6 @@ def _print_report(
     wanted: "CheckedComparison", known: "dict[str, RunResult]", folder: Path, output: Format
 ) -> int:
     """Write the page and the JSON, and print the table."""
-    import json
-
     from hansa.compare import page, table, text
     from hansa.compare.results import RESULTS
     from hansa.core.files import replace_file

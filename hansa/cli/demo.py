@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from hansa.cli.common import say
-from hansa.cli.run import Out, Parallel, carry_out
+from hansa.cli.run import carry_out
+from hansa.cli.target import Out, Parallel
 
 MANIFEST = Path(__file__).with_name("demo.yaml")
 FIGURES = Path(__file__).with_name("demo_figures.json")
@@ -31,13 +32,13 @@ def demo(
     ] = False,
 ) -> int:
     """Watch five worlds make one small agent better, within a few minutes on two cores."""
-    if print_manifest:
-        print(MANIFEST.read_text(), end="")
-        return 0
     from hansa.local.loop import RunOptions
     from hansa.local.rundir import DEFAULT_ROOT, RunDir
     from hansa.manifests.load import load
 
+    if print_manifest:
+        print(MANIFEST.read_text(), end="")
+        return 0
     federation = load(MANIFEST)
     changes = {"seed": seed, "rounds": rounds}
     spec = federation.spec.model_copy(update={k: v for k, v in changes.items() if v is not None})

@@ -9,7 +9,6 @@ import typer
 
 from hansa.cli import target
 from hansa.cli.common import say
-from hansa.cli.status import Credentials
 from hansa.core.errors import InputError, TrackerUnreachable
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def export(
         bool,
         typer.Option(help="Send the final adapter and the report page, without episodes, too."),
     ] = True,
-    credentials: Credentials = None,
+    credentials: target.Credentials = None,
     namespace: target.Namespace = None,
     context: target.Context = None,
     kubeconfig: target.KubeconfigFile = None,

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from hansa.cli.common import INTERRUPTED, say
-from hansa.cli.run import CredentialsFile, Out, Parallel
+from hansa.cli.target import CredentialsFile, Out, Parallel
 from hansa.core.exits import Exit
 from hansa.runtime.stop_signals import stop_on_signals
 

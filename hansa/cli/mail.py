@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hansa.cli.common import say
-from hansa.cli.status import Credentials
-from hansa.cli.target import OptionalFolder
+from hansa.cli.target import Credentials, OptionalFolder
 from hansa.core.errors import InputError
 from hansa.publish.bucket import Endpoint, open_bucket, set_endpoint
 
 if TYPE_CHECKING:
-    from hansa.api.letters import LetterLog
     from hansa.api.status import Federation
     from hansa.members.mailbox import Mailbox
     from hansa.store.base import ObjectStore
@@ -53,19 +51,18 @@ def mail(
     object is not a letter, or names another letter before it than there is.
     """
     from hansa.crypto.keys import parse_public_key
-    from hansa.members.correspondence import open_mailbox
 
     for key in (*(orders_key or ()), *(answers_key or ())):
         parse_public_key("ed25519", key)
     lines = wrong = 0
     with _open_store(file, out, credentials, endpoint) as (federation, store):
-        logs = _choose_logs(federation, environment, orders_key, answers_key)
-        for name, (log, keys) in logs.items():
-            for line in _lines(open_mailbox(federation.spec, store, environment, log, tuple(keys))):
+        logs = _open_logs(federation, store, environment, orders_key, answers_key)
+        for name, box in logs.items():
+            for line in _lines(box):
                 print(json.dumps({"log": name, **line}))
                 lines += 1
                 wrong += not line.get("follows", False)
-        differ = _list_contradictions(federation, store, environment, logs) if check else []
+        differ = _list_contradictions(store, environment, logs) if check else []
     if not lines:
         say(f"there are no letters to or of {environment}: nothing is signed here")
     for sentence in differ:
@@ -78,11 +75,16 @@ def mail(
         raise typer.Exit(DIFFERS)
 
 
-def _choose_logs(
-    federation: "Federation", silo: str, orders: list[str] | None, answers: list[str] | None
-) -> dict[str, tuple["LetterLog", list[str]]]:
+def _open_logs(
+    federation: "Federation",
+    store: "ObjectStore",
+    silo: str,
+    orders: list[str] | None,
+    answers: list[str] | None,
+) -> "dict[str, Mailbox]":
     """Both logs with the keys that are believed: those given, or the manifest's."""
     from hansa.api.letters import ANSWERS, ORDERS
+    from hansa.members.correspondence import open_mailbox
 
     known = [each.name for each in federation.spec.environments]
     if silo not in known:
@@ -98,20 +100,19 @@ def _choose_logs(
                 f"--{name}-key: got none, and the manifest names no publicKeys for {silo}, "
                 "expected a public key"
             )
-    return logs
+    return {
+        name: open_mailbox(federation.spec, store, silo, log, keys)
+        for name, (log, keys) in logs.items()
+    }
 
 
-def _list_contradictions(
-    federation: "Federation", store: "ObjectStore", name: str, logs: dict[str, Any]
-) -> list[str]:
+def _list_contradictions(store: "ObjectStore", name: str, logs: "dict[str, Mailbox]") -> list[str]:
     """What is not in the bucket as a verified letter names it."""
     from hansa.api.exchange import Cursor
-    from hansa.members.correspondence import open_mailbox
     from hansa.members.evidence import find_contradictions
 
     wrong: list[str] = []
-    for log, keys in logs.values():
-        box = open_mailbox(federation.spec, store, name, log, tuple(keys))
+    for box in logs.values():
         cursor, more = Cursor(), True
         while more:
             reading = box.read(cursor)
@@ -124,7 +125,7 @@ def _list_contradictions(
 @contextmanager
 def _open_store(
     file: Path | None, out: Path | None, credentials: Path | None, endpoint: str | None
-) -> Iterator[tuple["Federation", "ObjectStore"]]:
+) -> "Iterator[tuple[Federation, ObjectStore]]":
     """The federation with its place, and its store: that of a run's folder, or of a manifest."""
     from hansa.local.results import add_storage, open_store
     from hansa.local.rundir import RunDir

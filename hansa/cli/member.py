@@ -1,11 +1,13 @@
 """`hansa member`: from an invitation to the manifest of the silo that accepts it."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from hansa.cli.common import Format, Output, print_data, say
+from hansa.core.errors import InputError
 
 
 def member(
@@ -18,9 +20,6 @@ def member(
 
     Compare the fingerprint with the coordinator first: the holder of that key gives the orders.
     """
-    import sys
-
-    from hansa.core.errors import InputError
     from hansa.crypto.keys import fingerprint
     from hansa.members.allowances import describe_allowances
     from hansa.members.courier import load_key

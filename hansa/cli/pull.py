@@ -8,7 +8,6 @@ import typer
 
 from hansa.cli import target
 from hansa.cli.common import Format, Output, print_data, say
-from hansa.cli.status import Credentials
 from hansa.core.errors import InputError
 from hansa.publish.bucket import Endpoint, read_known_fields, set_endpoint
 from hansa.publish.place import is_place, parse
@@ -39,7 +38,7 @@ def pull(
             help="Copy the adapter that this environment serves itself (spec.personalization).",
         ),
     ] = None,
-    credentials: Credentials = None,
+    credentials: target.Credentials = None,
     endpoint: Endpoint = None,
     output: Output = Format.TABLE,
     namespace: target.Namespace = None,
@@ -79,14 +78,14 @@ def _pull_published(
     name: str, to: Path | None, others: Mapping[str, object], output: Format
 ) -> None:
     """An adapter on the hub or in a registry, by any publisher."""
-    from hansa.publish import fetch
+    from hansa.publish.pull import pull_published
 
     for option, given in others.items():
         if given:
             raise InputError(f"{option}: got it with {name}; it is for a run or a federation")
     if to is None:
         raise InputError("--to: got nothing, expected a folder for the adapter")
-    version, files = fetch.pull(parse("NAME", name), to)
+    version, files = pull_published(parse("NAME", name), to)
     if output is not Format.TABLE:
         print_data({"from": name, "version": version, "path": str(to), "files": files}, output)
         return

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from hansa.cli.common import say
-from hansa.cli.status import Credentials, Folder
+from hansa.cli.target import Credentials, Folder
 
 
 def report(

@@ -1,20 +1,23 @@
 """`hansa retry`: open the next round after one that failed."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hansa.api.constants import ANNOTATION_RETRY
 from hansa.cli import target
 from hansa.cli.common import say
-from hansa.cli.run import CredentialsFile, Parallel, resume_options
 from hansa.core.errors import InputError
 from hansa.core.exits import Exit
+
+if TYPE_CHECKING:
+    from hansa.kubernetes.federations import Federations
 
 
 def retry(
     name: target.OptionalName = None,
     out: target.OptionalFolder = None,
-    parallel: Parallel = None,
-    credentials: CredentialsFile = None,
+    parallel: target.Parallel = None,
+    credentials: target.CredentialsFile = None,
     namespace: target.Namespace = None,
     context: target.Context = None,
     kubeconfig: target.KubeconfigFile = None,
@@ -31,12 +34,12 @@ def retry(
     for option, value in (("--parallel", parallel), ("--credentials", credentials)):
         if value:
             raise InputError(f"{option}: got it without --out; it is for a run on this machine")
-    _retry_federation(name or "", namespace, context, kubeconfig)
+    _retry_federation(target.open_federations(namespace, context, kubeconfig), name or "")
     return int(Exit.DONE)
 
 
 def _retry_run(out: Path, parallel: int | None, credentials: Path | None) -> int:
-    from hansa.cli.run import carry_out
+    from hansa.cli.run import carry_out, resume_options
     from hansa.local.rundir import RunDir
 
     folder = RunDir(out)
@@ -49,12 +52,9 @@ def _retry_run(out: Path, parallel: int | None, credentials: Path | None) -> int
     return carry_out(federation, folder, resume_options(folder, parallel, credentials))
 
 
-def _retry_federation(
-    name: str, namespace: str | None, context: str | None, kubeconfig: str | None
-) -> None:
+def _retry_federation(federations: "Federations", name: str) -> None:
     from hansa.kubernetes.state import describe_progress, get_status
 
-    federations = target.open_federations(namespace, context, kubeconfig)
     federation = federations.get(name)
     failed = get_status(federation).get("failed")
     target.refuse_unaccepted(federation, "a retry")

@@ -9,7 +9,6 @@ import typer
 from hansa.api.constants import ANNOTATION_ROLLBACK
 from hansa.cli import target
 from hansa.cli.common import say
-from hansa.cli.run import CredentialsFile, Parallel, resume_options
 from hansa.core.errors import InputError
 from hansa.core.exits import Exit
 from hansa.publish.bucket import Endpoint, open_bucket, read_known_fields, set_endpoint
@@ -36,8 +35,8 @@ def rollback(
     to: Round,
     name: target.OptionalName = None,
     out: target.OptionalFolder = None,
-    parallel: Parallel = None,
-    credentials: CredentialsFile = None,
+    parallel: target.Parallel = None,
+    credentials: target.CredentialsFile = None,
     endpoint: Endpoint = None,
     namespace: target.Namespace = None,
     context: target.Context = None,
@@ -63,7 +62,7 @@ def rollback(
 
 
 def _roll_back_run(out: Path, to: int, parallel: int | None, credentials: Path | None) -> int:
-    from hansa.cli.run import carry_out
+    from hansa.cli.run import carry_out, resume_options
     from hansa.local.results import add_storage, open_store
     from hansa.local.rundir import RunDir
     from hansa.plan.policy import rollback as policy

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hansa.cli.common import INTERRUPTED, say
+from hansa.cli.target import CredentialsFile, Out, Parallel
 from hansa.core.errors import HansaError, Unreachable
 from hansa.core.exits import Exit
 from hansa.runtime.stop_signals import stop_on_signals
@@ -15,24 +16,6 @@ if TYPE_CHECKING:
     from hansa.api.status import Federation
     from hansa.local.loop import RunOptions
     from hansa.local.rundir import RunDir
-
-Out = Annotated[
-    Path | None,
-    typer.Option("--out", help="Folder of the run; default: runs/NAME.", show_default=False),
-]
-Parallel = Annotated[
-    int | None,
-    typer.Option(min=1, max=256, help="Jobs at a time; default: by cores, GPUs and memory."),
-]
-CredentialsFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--credentials",
-        help="JSON file: {environment|aggregator|default: {AWS_...: value}}; "
-        "HANSA_EXPERIENCE_AWS_... are for an environment's experienceStorage, HANSA_EXPERIENCE_KEY "
-        "is the file of the key that its experience is sealed to.",
-    ),
-]
 
 
 def run(
@@ -126,7 +109,7 @@ def _is_disk_full(folder: "RunDir", error: Exception) -> bool:
 
 
 def _say_outcome(ended: "Federation", folder: "RunDir") -> int:
-    from hansa.cli.runscreen import summarize_joining
+    from hansa.cli.views.federation import format_joined
     from hansa.core.text import count
     from hansa.local.display import compute_mean
     from hansa.local.outcome import explain_phase, suggest_fix
@@ -148,7 +131,7 @@ def _say_outcome(ended: "Federation", folder: "RunDir") -> int:
         if line.serves and line.personal:
             say(f"{line.name} serves {line.serves}: {float(line.personal):.1%}")
         if line.joined:
-            say(summarize_joining(line))
+            say(format_joined(line.to_json()))
     say(f"report:  {folder.page}")
     if status.adapter:
         say(f"adapter: {folder.adapter} (round {status.adapter.round}, a PEFT folder)")

@@ -11,15 +11,7 @@ from hansa.cli.target import Wide, now
 from hansa.core.errors import InputError
 
 if TYPE_CHECKING:
-    from hansa.cli.views.federation import StatusView
     from hansa.kubernetes.federations import Federations
-    from hansa.local.rundir import RunDir
-
-Folder = Annotated[Path, typer.Option("--out", help="Folder of the run.")]
-Credentials = Annotated[
-    Path | None,
-    typer.Option(help="Credentials file, as for `hansa run`; only for a store of your own."),
-]
 
 
 def status(
@@ -30,7 +22,7 @@ def status(
     all_: Annotated[
         bool, typer.Option("--all", help="Show every round, not only the newest (with --out).")
     ] = False,
-    credentials: Credentials = None,
+    credentials: target.Credentials = None,
     namespace: target.Namespace = None,
     everywhere: Annotated[
         bool, typer.Option("-A", "--all-namespaces", help="Federations of all namespaces.")
@@ -72,22 +64,19 @@ def _print_as_data(document: dict[str, Any], output: Wide) -> bool:
 
 
 def _show_one(things: "Federations", name: str, output: Wide, *, is_member: bool) -> None:
+    from hansa.cli.screen import render, show
     from hansa.cli.views import federation, member
 
     if output in (Wide.JSON, Wide.YAML):  # needs no Jobs, Pods and Events
         _print_as_data(things.get(name), output)
         return
     screen = member.screen if is_member else federation.screen
-    _show_screen(screen(things.look(name), now(), wide=output is Wide.WIDE))
-
-
-def _show_screen(screen: "StatusView") -> None:
-    from hansa.cli.screen import render, show
-
-    show(render(screen))
+    show(render(screen(things.look(name), now(), wide=output is Wide.WIDE)))
 
 
 def _show_all(federations: "Federations", output: Wide, everywhere: bool) -> None:
+    from hansa.cli.screen import show, table
+    from hansa.cli.views import federation, member
     from hansa.kubernetes.federations import FederationMembers
 
     items = federations.all()
@@ -99,53 +88,33 @@ def _show_all(federations: "Federations", output: Wide, everywhere: bool) -> Non
         where = "on this cluster" if everywhere else f"in namespace {federations.namespace}"
         console(stderr=True).print(f"no federation {where}: `hansa apply -f FILE` makes one")
         return
-    from hansa.cli.screen import show, table
-    from hansa.cli.views import federation as view
-    from hansa.cli.views import member as memberview
-
+    wide = output is Wide.WIDE
     if items:
-        show(
-            table(view.list_federations(items, now(), wide=output is Wide.WIDE, spaces=everywhere))
-        )
+        show(table(federation.list_federations(items, now(), wide=wide, spaces=everywhere)))
     if items and members:
         print()
     if members:
-        show(
-            table(
-                memberview.list_members(members, now(), wide=output is Wide.WIDE, spaces=everywhere)
-            )
-        )
+        show(table(member.list_members(members, now(), wide=wide, spaces=everywhere)))
 
 
 def _show_run(out: Path, output: Wide, all_: bool, credentials: Path | None) -> None:
-    from hansa.local.join import is_silo
+    from hansa.cli.screen import render, render_run, show
+    from hansa.cli.views import member
+    from hansa.kubernetes.federations import FederationView
+    from hansa.local.join import is_silo, load
     from hansa.local.rundir import RunDir
 
     folder = RunDir(out)
-    if is_silo(folder):
-        _show_silo(folder, output)
+    if is_silo(folder):  # of one that takes part in somebody else's federation
+        silo = load(folder).to_json()
+        if not _print_as_data(silo, output):
+            look = FederationView(federation=silo)
+            show(render(member.screen(look, now(), wide=output is Wide.WIDE)))
         return
     federation = folder.load()
     if all_:
         from hansa.local.results import load_whole_history
 
         federation = load_whole_history(federation, folder, credentials)
-    if _print_as_data(federation.to_json(), output):
-        return
-    from hansa.cli.runscreen import render_run
-    from hansa.cli.screen import show
-
-    show(render_run(federation))
-
-
-def _show_silo(folder: "RunDir", output: Wide) -> None:
-    """The page of a silo that takes part in somebody else's federation."""
-    from hansa.local.join import load
-
-    silo = load(folder)
-    if _print_as_data(silo.to_json(), output):
-        return
-    from hansa.cli.views.member import screen
-    from hansa.kubernetes.federations import FederationView
-
-    _show_screen(screen(FederationView(federation=silo.to_json()), now(), wide=output is Wide.WIDE))
+    if not _print_as_data(federation.to_json(), output):
+        show(render_run(federation))

@@ -1,7 +1,12 @@
 """`hansa suspend` and `hansa resume`: stop Jobs for a while; nothing is lost."""
 
+from typing import TYPE_CHECKING
+
 from hansa.cli import target
 from hansa.cli.common import say
+
+if TYPE_CHECKING:
+    from hansa.kubernetes.federations import Federations
 
 
 def suspend(
@@ -15,7 +20,8 @@ def suspend(
 
     Of a member, the other silos continue without it.
     """
-    call = _set_suspend(name, member, True, namespace, context, kubeconfig)
+    things, chosen = target.open_either(name, member, namespace, context, kubeconfig)
+    call = _set_suspend(things, chosen, True)
     if call:
         say(f"running Jobs are stopped; `hansa resume {call}` continues with the same attempts")
 
@@ -28,21 +34,14 @@ def resume(
     kubeconfig: target.KubeconfigFile = None,
 ) -> None:
     """Let a suspended federation, or a member of one, resume where it stopped."""
-    call = _set_suspend(name, member, False, namespace, context, kubeconfig)
+    things, chosen = target.open_either(name, member, namespace, context, kubeconfig)
+    call = _set_suspend(things, chosen, False)
     if call:
         say(f"see it run: `hansa {'status' if member else 'watch'} {call}`")
 
 
-def _set_suspend(
-    name: str | None,
-    member: str | None,
-    wanted: bool,
-    namespace: str | None,
-    context: str | None,
-    kubeconfig: str | None,
-) -> str:
+def _set_suspend(things: "Federations", chosen: str, wanted: bool) -> str:
     """Set spec.suspend and say so; what a hint repeats if it was different before, or nothing."""
-    things, chosen = target.open_either(name, member, namespace, context, kubeconfig)
     before = bool((things.get(chosen).get("spec") or {}).get("suspend"))
     if before is wanted:
         print(f"{things.word}/{chosen} unchanged ({'' if wanted else 'not '}suspended before)")

@@ -1,5 +1,6 @@
 """Options of every command that speaks to a cluster, and the way from them to its federations."""
 
+import re
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -10,7 +11,7 @@ import typer
 from hansa.core.errors import InputError
 
 if TYPE_CHECKING:
-    from hansa.kubernetes.federations import FederationMembers, Federations
+    from hansa.kubernetes.federations import Federations
 
 
 class Wide(StrEnum):
@@ -44,6 +45,28 @@ KubeconfigFile = Annotated[
 OptionalFolder = Annotated[
     Path | None, typer.Option("--out", help="Folder of a run on this machine.")
 ]
+Folder = Annotated[Path, typer.Option("--out", help="Folder of the run.")]
+Credentials = Annotated[
+    Path | None,
+    typer.Option(help="Credentials file, as for `hansa run`; only for a store of your own."),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", help="Folder of the run; default: runs/NAME.", show_default=False),
+]
+Parallel = Annotated[
+    int | None,
+    typer.Option(min=1, max=256, help="Jobs at a time; default: by cores, GPUs and memory."),
+]
+CredentialsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--credentials",
+        help="JSON file: {environment|aggregator|default: {AWS_...: value}}; "
+        "HANSA_EXPERIENCE_AWS_... are for an environment's experienceStorage, HANSA_EXPERIENCE_KEY "
+        "is the file of the key that its experience is sealed to.",
+    ),
+]
 WideOutput = Annotated[
     Wide, typer.Option("-o", "--output", help="How to print it.", case_sensitive=False)
 ]
@@ -58,31 +81,24 @@ def open_federations(
     return federations.open_federations(namespace, context, kubeconfig, everywhere=everywhere)
 
 
-def open_members(
-    namespace: str | None, context: str | None, kubeconfig: str | None
-) -> "FederationMembers":
-    """The silos' parts in federations of others that the options mean."""
-    from hansa.kubernetes.federations import FederationMembers
-
-    federations = open_federations(namespace, context, kubeconfig)
-    return FederationMembers(federations.kube, federations.namespace)
-
-
 def open_either(
     name: str | None,
     member: str | None,
     namespace: str | None,
     context: str | None,
     kubeconfig: str | None,
-) -> tuple["Federations", str]:
+) -> "tuple[Federations, str]":
     """Where the one object is that a command line names, and its name."""
+    from hansa.kubernetes.federations import FederationMembers
+
     if name and member:
         raise InputError(f"got NAME ({name}) and --member ({member}), expected one of them")
-    if member:
-        return open_members(namespace, context, kubeconfig), member
-    if not name:
+    if not (chosen := name or member):
         raise InputError("got neither NAME nor --member, expected one of them")
-    return open_federations(namespace, context, kubeconfig), name
+    federations = open_federations(namespace, context, kubeconfig)
+    if member:
+        return FederationMembers(federations.kube, federations.namespace), chosen
+    return federations, chosen
 
 
 def refuse_unaccepted(federation: dict[str, Any], remedy: str) -> None:
@@ -115,8 +131,6 @@ def now() -> datetime:
 
 def parse_timeout(text: str) -> float:
     """A duration as kubectl writes it: 90s, 10m, 1h30m, or plain seconds; 0 is without end."""
-    import re
-
     match = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?", text.strip())
     if not match or not any(match.groups()):
         raise InputError(f"--timeout: got {text!r}, expected a duration like 90s, 10m or 1h30m")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from hansa.cli import target
-from hansa.cli.common import say
+from hansa.cli.common import say_lost
 from hansa.core.errors import HansaError, InputError
 
 Timeout = Annotated[
@@ -41,7 +41,7 @@ def wait(
     federations = target.open_federations(namespace, context, kubeconfig)
     last: dict[str, Any] | None = None
     try:
-        for last in follow(federations, name, deadline=time.monotonic() + patience, lost=_say_lost):
+        for last in follow(federations, name, deadline=time.monotonic() + patience, lost=say_lost):
             if is_met(last):
                 print(f"federation/{name} {_format_goal(for_)}")
                 return
@@ -106,7 +106,3 @@ def _describe_state(federation: dict[str, Any] | None) -> str:
 
     phase = get_status(federation or {}).get("phase") or "Pending"
     return f"{phase}: {describe_progress(federation or {}) or 'no status yet'}"
-
-
-def _say_lost(why: str) -> None:
-    say(f"the cluster does not answer ({why}); trying again")

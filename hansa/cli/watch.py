@@ -1,15 +1,18 @@
 """`hansa watch`: a federation, or a run on this machine, live until it ends."""
 
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hansa.cli import target
-from hansa.cli.common import say
+from hansa.cli.common import say, say_lost
 from hansa.cli.views.live import LiveScreen, PlainLines
 from hansa.core.exits import Exit
 
 if TYPE_CHECKING:
     from hansa.kubernetes.federations import Federations
+    from hansa.local.rundir import RunDir
 
 
 def watch(
@@ -25,33 +28,31 @@ def watch(
     """
     target.require_one_place(name, out)
     if out:
-        from hansa.cli.watch_run import watch_run
-
-        return watch_run(out)
-    return _watch_federation(name or "", namespace, context, kubeconfig)
-
-
-def _watch_federation(
-    name: str, namespace: str | None, context: str | None, kubeconfig: str | None
-) -> int:
+        return _watch_run(out)
     federations = target.open_federations(namespace, context, kubeconfig)
-    shown = LiveScreen(federations, name) if sys.stdout.isatty() else PlainLines()
-    with shown:
-        last = _follow_to_the_end(federations, name, shown)
+    name = name or ""
+    if sys.stdout.isatty():
+        with LiveScreen(federations, name) as screen:
+            last = _follow_to_the_end(federations, name, screen.show, screen.lost)
+    else:
+        last = _follow_to_the_end(federations, name, PlainLines().show, say_lost)
     return _judge(federations.call(name), name, last)
 
 
 def _follow_to_the_end(
-    federations: "Federations", name: str, shown: PlainLines | LiveScreen
+    federations: "Federations",
+    name: str,
+    show: Callable[[dict[str, Any]], None],
+    lost: Callable[[str], None],
 ) -> dict[str, Any] | None:
     from hansa.kubernetes.state import has_failed, has_succeeded
     from hansa.kubernetes.watch import follow
 
     last: dict[str, Any] | None = None
-    for last in follow(federations, name, lost=shown.lost):
+    for last in follow(federations, name, lost=lost):
         if last is None:
             break
-        shown.show(last)
+        show(last)
         if has_failed(last) or has_succeeded(last):
             break
     return last
@@ -73,3 +74,42 @@ def _judge(call: str, name: str, last: dict[str, Any] | None) -> int:
     adapter = get_status(last).get("adapter") or {}
     say(f"succeeded; `hansa pull {call} --to DIR` fetches {adapter.get('uri', 'the adapter')}")
     return int(Exit.DONE)
+
+
+def _watch_run(out: Path) -> int:
+    """Show the run until no runner works on it; 0 when it has Succeeded, else 1."""
+    from rich.live import Live
+
+    from hansa.cli.screen import render_run
+    from hansa.local import rundir
+    from hansa.local.rundir import RunDir
+
+    folder = RunDir(out)
+    if sys.stdout.isatty():
+        with Live(auto_refresh=False) as live:
+            for federation in rundir.follow(folder):
+                live.update(render_run(federation), refresh=True)
+    else:
+        lines = PlainLines()
+        for federation in rundir.follow(folder):
+            lines.show(federation.to_json())
+    return _judge_run(folder)
+
+
+def _judge_run(folder: "RunDir") -> int:
+    from hansa.local.outcome import explain_phase, suggest_fix
+
+    federation = folder.load()
+    phase, where = federation.status.phase, f"run {folder.path}"
+    if phase == "Succeeded":
+        adapter = f", adapter: {folder.adapter}" if federation.status.adapter else ""
+        say(f"succeeded; report: {folder.page}{adapter}")
+        return int(Exit.DONE)
+    if phase == "Failed":
+        say(f"error: {where}: Failed: {explain_phase(federation)}")
+        say(f"\nhint: {suggest_fix(folder)}")
+        return int(Exit.CRASHED)
+    state = "suspended" if phase == "Suspended" else "stopped"
+    say(f"error: {where}: {state}: {explain_phase(federation)}")
+    say(f"\nhint: `hansa run FILE --out {folder.path}` resumes it; nothing is lost")
+    return int(Exit.CRASHED)

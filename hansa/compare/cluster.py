@@ -53,7 +53,8 @@ def make_manifests(wanted: CheckedComparison, runs: Sequence[Run]) -> list[Data]
         if not run.kind.trains:
             continue
         name = make_run_name(wanted, run)
-        place = storage.s3.model_copy(update={"prefix": _join_prefix(storage.s3.prefix, name)})
+        prefix = f"{storage.s3.prefix}/{name}" if storage.s3.prefix else name
+        place = storage.s3.model_copy(update={"prefix": prefix})
         spec = _set_credentials(run.federation.spec, storage.s3.credentials_secret)
         spec = spec.model_copy(update={"storage": ExchangeStorage(s3=place)})
         made.append(
@@ -93,7 +94,10 @@ def collect(
         federation = _parse_federation(document)
         _check_same(run, federation)
         try:
-            made = _read(run, federation, open_store(federation))
+            status, storage = federation.status, federation.spec.storage
+            prefix = storage.s3.prefix if storage else ""
+            finished = Finished(run, open_store(federation), prefix, status.round)
+            made = read_result(run, finished, status, MACHINE)
         except InvalidDocument as error:
             missing[run.id] = str(error)
             continue
@@ -108,13 +112,6 @@ def collect(
             else:
                 results.append((run, base))
     return results, missing
-
-
-def _read(run: Run, federation: Federation, store: ObjectStore) -> RunResult:
-    status, storage = federation.status, federation.spec.storage
-    prefix = storage.s3.prefix if storage else ""
-    finished = Finished(run, store, prefix, status.round)
-    return read_result(run, finished, status, MACHINE)
 
 
 def _parse_federation(document: Data) -> Federation:
@@ -180,7 +177,3 @@ def _require_storage(wanted: CheckedComparison) -> Storage:
             "cluster the runs need a bucket"
         )
     return wanted.storage
-
-
-def _join_prefix(prefix: str, name: str) -> str:
-    return f"{prefix}/{name}" if prefix else name

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cached_property
+from typing import TypeVar
 
 import hansa
 from hansa.api import bucket_keys
@@ -23,6 +24,10 @@ from hansa.plan.policy.apart import NONE
 from hansa.store import documents
 from hansa.store.base import ObjectStore
 from hansa.store.documents import Document
+
+SiloDocument = TypeVar(
+    "SiloDocument", EvaluationDocument, TaskTallies, PersonalManifest, UpdateManifest
+)
 
 
 class Finished:
@@ -48,10 +53,9 @@ class Finished:
     def _rows(self, name: str) -> Iterator[Row]:
         for round_ in (0, *self._rounds):
             key = bucket_keys.evaluation(self._prefix, name, round_)
-            document = self._read(EvaluationDocument, key)
+            document = self._read_own(EvaluationDocument, key, name)
             if document is None:
                 continue
-            _check_author(key, document.environment, name)
             if self._run.kind.pooled:
                 yield from self._read_pooled_rows(document, round_)
             else:
@@ -62,12 +66,11 @@ class Finished:
         """Of a pool, which has all worlds: which task is of which is in its private store."""
         name = document.environment
         key = bucket_keys.evaluation_tasks(self._prefix, name, round_)
-        tallies = self._read(TaskTallies, key)
+        tallies = self._read_own(TaskTallies, key, name)
         if tallies is None:
             raise InvalidDocument(
                 f"{key}: its tasks are not in the store, so no world has a figure"
             )
-        _check_author(key, tallies.environment, name)
         for environment, (tasks, greedy) in results.split_by_environment(
             self._run, tallies
         ).items():
@@ -81,11 +84,8 @@ class Finished:
         manifests = []
         for name in self._environments:
             key = bucket_keys.personal_folder(self._prefix, name, evaluated) + bucket_keys.MANIFEST
-            manifest = self._read(PersonalManifest, key)
-            if manifest is not None:
-                _check_author(key, manifest.environment, name)
-                manifests.append(manifest)
-        return manifests
+            manifests.append(self._read_own(PersonalManifest, key, name))
+        return [manifest for manifest in manifests if manifest]
 
     def personal_rows(self, chosen: Iterable[PersonalManifest], final: int) -> list[Row]:
         """How these do at home, which is all that they are for; a guard may keep another round's
@@ -153,11 +153,8 @@ class Finished:
         for name in self._environments:
             for round_ in self._rounds:
                 key = bucket_keys.update_folder(self._prefix, name, round_) + bucket_keys.MANIFEST
-                manifest = self._read(UpdateManifest, key)
-                if manifest is not None:
-                    _check_author(key, manifest.environment, name)
-                    manifests.append(manifest)
-        return manifests
+                manifests.append(self._read_own(UpdateManifest, key, name))
+        return [manifest for manifest in manifests if manifest]
 
     def _shards(self) -> Iterator[int]:
         for name in self._environments:
@@ -171,11 +168,14 @@ class Finished:
         except NotFound:
             return None
 
-
-def _check_author(key: str, named: str, name: str) -> None:
-    """Refuse a silo's document that names another silo."""
-    if named != name:
-        raise InvalidDocument(f"{key}: environment: got {named!r}, expected {name!r}")
+    def _read_own(self, kind: type[SiloDocument], key: str, name: str) -> SiloDocument | None:
+        """A silo's document; one that names another silo is refused."""
+        document = self._read(kind, key)
+        if document is not None and document.environment != name:
+            raise InvalidDocument(
+                f"{key}: environment: got {document.environment!r}, expected {name!r}"
+            )
+        return document
 
 
 def make_empty_result(run: Run, machine: str) -> RunResult:

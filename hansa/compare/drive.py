@@ -22,9 +22,10 @@ from hansa.compare import estimate, results, worker
 from hansa.compare.comparison import CheckedComparison, Run
 from hansa.compare.estimate import FirstRound
 from hansa.compare.progress import ProgressLines
+from hansa.compare.worker import RUN_ORDER, RunOrder
 from hansa.core.errors import InputError
 from hansa.core.files import replace_file
-from hansa.runtime.capacity import Capacity, measure
+from hansa.runtime.capacity import measure
 from hansa.runtime.lifeline import die_with_parent
 from hansa.runtime.stop_signals import raise_remembered_stop
 from hansa.runtime.warm_parent import read_last_sentence
@@ -128,9 +129,8 @@ class _Worker:
         self.log = _log(options.out, run)
         self.log.parent.mkdir(parents=True, exist_ok=True)
         order = _order_path(options.out, run)
-        replace_file(
-            order, worker.make_order(run, options.out, parallel=parallel, keep=options.keep)
-        )
+        wanted = RunOrder(run=run, out=options.out.resolve(), parallel=parallel, keep=options.keep)
+        replace_file(order, RUN_ORDER.dump_json(wanted, by_alias=True, exclude_none=True))
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "hansa.compare.worker", str(order)],
@@ -168,7 +168,8 @@ class Drive:
         self._problems: dict[str, str] = {}
         self._first: FirstRound | None = None
         self._telling = {run.id for run in list_telling(runs)}
-        capacity = _measure_capacity(runs)
+        threads = max((run.federation.spec.training.cpu_threads for run in runs), default=1)
+        capacity = measure(threads=threads)
         self.jobs = min(options.jobs or capacity.slots, max(1, len(runs)))
         self.parallel = options.parallel or max(1, capacity.slots // self.jobs)
         self._gpus = capacity.gpus
@@ -177,21 +178,21 @@ class Drive:
         """Work until nothing is left, or until it is time to stop."""
         began = clock()
         end = self._options.stop_after
+        stopped = ""
         try:
-            while self._left or self._working:
+            while (self._left or self._working) and not stopped:
                 raise_remembered_stop()
                 self._fill()
                 self._look()
                 if self._first and self._options.only_estimate:
-                    return ComparisonOutcome(
-                        problems=self._problems, stopped="the time is estimated"
-                    )
-                if end is not None and clock() - began >= end:
-                    return ComparisonOutcome(problems=self._problems, stopped=f"{end:g} s are over")
-                time.sleep(TICK_SECONDS)
+                    stopped = "the time is estimated"
+                elif end is not None and clock() - began >= end:
+                    stopped = f"{end:g} s are over"
+                else:
+                    time.sleep(TICK_SECONDS)
         finally:
             self._stop()
-        return ComparisonOutcome(problems=self._problems)
+        return ComparisonOutcome(problems=self._problems, stopped=stopped)
 
     def _fill(self) -> None:
         busy = {one.slot for one in self._working}
@@ -237,8 +238,3 @@ class Drive:
             except subprocess.TimeoutExpired:
                 one.process.kill()
                 one.process.wait()
-
-
-def _measure_capacity(runs: Sequence[Run]) -> Capacity:
-    threads = max((run.federation.spec.training.cpu_threads for run in runs), default=1)
-    return measure(threads=threads)

@@ -1,7 +1,6 @@
 """One self-contained HTML page about a comparison, in the style of a run's report."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from hansa.compare import table as tables
 from hansa.compare import text, verdict
@@ -55,11 +54,8 @@ def render(shown: ComparisonTable) -> str:
         contents(sections),
         *(one.html for one in sections),
     )
-    return assemble_page(f"{shown.title} · Hansa comparison", body, _drop_rows(data))
-
-
-def _drop_rows(data: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in data.items() if name not in ("rows", "runs")}
+    figures = {name: value for name, value in data.items() if name not in ("rows", "runs")}
+    return assemble_page(f"{shown.title} · Hansa comparison", body, figures)
 
 
 def _facts(shown: ComparisonTable) -> list[str]:
@@ -73,8 +69,7 @@ def _facts(shown: ComparisonTable) -> list[str]:
 def _missing(shown: ComparisonTable) -> Html | None:
     if not shown.missing:
         return None
-    verb = "is" if len(shown.missing) == 1 else "are"
-    said = tag("strong", f"{pluralize(len(shown.missing), 'run')} {verb} missing: ")
+    said = tag("strong", f"{verdict.count_missing(shown)}: ")
     named = text.name_missing(shown.missing, {result.method for result in shown.results})
     return tag("div", tag("p", said, named), class_="trouble", role="note")
 

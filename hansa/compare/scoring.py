@@ -5,14 +5,14 @@ environment has all worlds. The Job plays there exactly the tasks, with the same
 seeds, that the silos' own evaluations play.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from hansa.api import bucket_keys, job_names
 from hansa.api.assignment import Assignment
 from hansa.api.bucket_documents import StartAdapter, TaskTallies, sha256
-from hansa.api.jobs import JobRequest, ObservedJob
+from hansa.api.jobs import JobRequest
 from hansa.api.spec import Environment
 from hansa.api.status import RoundSettings
 from hansa.compare import methods
@@ -129,7 +129,9 @@ def _carry_out(
             store.ensure()
             executor.wait(TICK_SECONDS)
             jobs = executor.observe()
-    _refuse_failures(jobs)
+    for job in jobs:
+        if job.state == "failed":
+            raise HansaError(f"{job.name}: {job.message or 'the scoring failed'}")
 
 
 def _request(run: Run, name: str, assignment: Assignment) -> JobRequest:
@@ -141,9 +143,3 @@ def _request(run: Run, name: str, assignment: Assignment) -> JobRequest:
         attempt=1,
         assignment=assignment,
     )
-
-
-def _refuse_failures(jobs: Sequence[ObservedJob]) -> None:
-    for job in jobs:
-        if job.state == "failed":
-            raise HansaError(f"{job.name}: {job.message or 'the scoring failed'}")

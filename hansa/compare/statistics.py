@@ -8,13 +8,11 @@ second is left, and nothing is said about other seeds; with three the first is r
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from hansa.core.stats import Interval
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 DRAWS = 4000
 _SEED = 20_08_1358  # the first Diet of the Hansa; any fixed number would do
@@ -105,10 +103,8 @@ def _means(runs: Sequence[Sample], names: Sequence[str]) -> list[float]:
 
 def _draw_samples(
     runs: Sequence[Sample], names: Sequence[str], stream: int = 0
-) -> "NDArray[np.float64]":
+) -> NDArray[np.float64]:
     """Bootstrap draws of the same figures, one row each; equal seeds are drawn for all methods."""
-    import numpy as np
-
     # RandomState's streams never change between versions of numpy; those of Generator may.
     chosen = np.random.RandomState(_SEED).randint(0, len(runs), size=(DRAWS, len(runs)))
     episodes = np.random.RandomState(_SEED + 1 + stream)
@@ -123,9 +119,7 @@ def _draw_samples(
     return np.concatenate([columns, macro, micro], axis=1)
 
 
-def _interval(value: float, drawn: "NDArray[np.float64]") -> Interval:
-    import numpy as np
-
+def _interval(value: float, drawn: NDArray[np.float64]) -> Interval:
     low, high = np.percentile(drawn, [2.5, 97.5])
     return Interval(
         round(min(float(low), value), 4), round(value, 4), round(max(float(high), value), 4)

@@ -43,10 +43,14 @@ def _limits(shown: ComparisonTable) -> list[str]:
     seeds = {result.seed for result in shown.results}
     said = ["All of it is of 1 seed: nothing is said about others."] if len(seeds) == 1 else []
     if shown.missing:
-        verb = "is" if len(shown.missing) == 1 else "are"
-        runs = pluralize(len(shown.missing), "run")
-        said.append(f"{runs} {verb} missing: this is what is known so far.")
+        said.append(f"{count_missing(shown)}: this is what is known so far.")
     return said if len(shown.lines) > 1 or shown.missing else []
+
+
+def count_missing(shown: ComparisonTable) -> str:
+    """How many runs have no result."""
+    verb = "is" if len(shown.missing) == 1 else "are"
+    return f"{pluralize(len(shown.missing), 'run')} {verb} missing"
 
 
 def _select_by_direction(lines: Sequence[TableLine], way: str) -> list[TableLine]:

@@ -1,13 +1,15 @@
 """One run of a comparison, in a process of its own: run it, score it, write its result."""
 
-import json
 import platform
 import shutil
 import signal
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+
+from pydantic import TypeAdapter
 
 from hansa.api.bucket_documents import TaskTallies
 from hansa.api.status import Federation
@@ -125,40 +127,26 @@ def _stop(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def make_order(run: Run, out: Path, *, parallel: int, keep: bool) -> bytes:
+@dataclass(frozen=True, kw_only=True)
+class RunOrder:
     """What a worker carries out; it never reads the comparison, which may have changed since."""
-    document = {
-        "method": run.method,
-        "base": run.base,
-        "seed": run.seed,
-        "federation": run.federation.to_json(),
-        "silos": run.silos.to_json(),
-        "unseen": run.unseen,
-        "out": str(out.resolve()),
-        "parallel": parallel,
-        "keep": keep,
-    }
-    return json.dumps(document).encode()
+
+    run: Run
+    out: Path
+    """Folder of the comparison."""
+    parallel: int
+    keep: bool
+
+
+RUN_ORDER = TypeAdapter(RunOrder)
 
 
 def main() -> int:
     """`python -m hansa.compare.worker FILE`, with an order in the file."""
     signal.signal(signal.SIGTERM, _stop)
-    document = json.loads(Path(sys.argv[1]).read_bytes())
-    federation, silos = (
-        Federation.model_validate_json(json.dumps(document[name]))
-        for name in ("federation", "silos")
-    )
-    run = Run(
-        method=document["method"],
-        base=document["base"],
-        seed=document["seed"],
-        federation=federation,
-        silos=silos,
-        unseen=tuple(document["unseen"]),
-    )
+    order = RUN_ORDER.validate_json(Path(sys.argv[1]).read_bytes())
     try:
-        carry_out(run, Path(document["out"]), parallel=document["parallel"], keep=document["keep"])
+        carry_out(order.run, order.out, parallel=order.parallel, keep=order.keep)
     except KeyboardInterrupt:
         return 128 + signal.SIGTERM
     except HansaError as error:

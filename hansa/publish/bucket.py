@@ -1,7 +1,7 @@
 """The store of a federation on a cluster, as reached from this machine."""
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,25 +21,27 @@ Endpoint = Annotated[
 ]
 
 
-def read_known_fields(document: dict[str, Any]) -> "Federation":
-    """The parts of the object that are needed; a newer operator may write unknown fields."""
+def read_known_fields(
+    document: dict[str, Any], wanted: Sequence[str] = ("adapter", "best")
+) -> "Federation":
+    """The object with these fields of its status; a newer operator may write unknown ones."""
     from hansa.api.status import Federation
 
     status = document.get("status") or {}
-    known = {key: status[key] for key in ("adapter", "best") if status.get(key)}
+    known = {key: status[key] for key in wanted if key in status}
     needed = {key: document[key] for key in ("apiVersion", "kind", "metadata", "spec")}
     return Federation.model_validate({**needed, "status": known})
 
 
 def set_endpoint(federation: "Federation", endpoint: str | None) -> "Federation":
     """The federation with the store's address as it is from here."""
-    storage = federation.spec.storage
-    if endpoint is None or storage is None:
-        return federation
     from pydantic import ValidationError
 
     from hansa.api.spec import S3, ExchangeStorage
 
+    storage = federation.spec.storage
+    if endpoint is None or storage is None:
+        return federation
     try:
         place = S3.model_validate({**storage.s3.to_json(), "endpoint": endpoint})
     except ValidationError:

@@ -190,12 +190,14 @@ def _explain_error(error: Exception, what: str, missing: str) -> Exception:
     """A failure of the library as a sentence; one of ours stays as it is."""
     if isinstance(error, RuntimeError) and isinstance(error.__cause__, Exception):
         error = error.__cause__  # the library says which file, its cause says why
+    import httpx
+
     errors = _import_library().errors
     if isinstance(error, errors.HfHubHTTPError):
         return _explain_status(error, what, missing)
     if isinstance(error, errors.OfflineModeIsEnabled):
         return InputError(f"{what}, but HF_HUB_OFFLINE is set")
-    if isinstance(error, (OSError, RuntimeError, *_list_network_errors())):
+    if isinstance(error, (OSError, RuntimeError, httpx.HTTPError)):
         return HubUnreachable(
             f"{what}, but the hub is unreachable ({shorten(str(error) or repr(error))})",
             hint="run the same command again to resume; nothing is sent twice",
@@ -258,9 +260,3 @@ def _import_library() -> Any:
     library.logging.set_verbosity_error()
     library.utils.disable_progress_bars()
     return library
-
-
-def _list_network_errors() -> tuple[type[BaseException], ...]:
-    import httpx
-
-    return (httpx.HTTPError,)

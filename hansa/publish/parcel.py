@@ -1,8 +1,9 @@
-"""Files of a published adapter: tensors, config with the base's public name, and model card."""
+"""What is published of a run: tensors, config with the base's public name, and model card."""
 
 import hashlib
 import json
 import re
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +13,14 @@ from hansa.adapter import model_card
 from hansa.adapter.lora import BaseName, base_name
 from hansa.api import bucket_keys
 from hansa.api.bucket_documents import sha256
+from hansa.api.status import Federation
 from hansa.core.errors import InputError
+from hansa.local.rundir import RunDir
 from hansa.publish import figures
 from hansa.publish.place import parse_hub_name
-from hansa.publish.source import GlobalAdapter
+from hansa.report import data
+from hansa.report.run_facts import ReportData
+from hansa.store.base import ObjectStore
 
 FILES = (bucket_keys.ADAPTER, bucket_keys.CONFIG, model_card.NAME, figures.CURVE)
 """Every file that is pushed, and all that is pulled: no manifest, which has the silos' settings."""
@@ -41,15 +46,48 @@ class Item:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wishes:
-    """What the owner chooses for a published adapter."""
+class GlobalAdapter:
+    """One global adapter."""
 
-    base: BaseName
-    """The base model as others find it."""
-    license: str = ""
-    """Licence of the adapter; empty: the card names none."""
-    adapter: str = "."
-    """What the card's code loads the adapter from."""
+    data: ReportData
+    """The run's figures, without any episode."""
+    round: int
+    """Round that made the adapter."""
+    files: Mapping[str, bytes]
+    """adapter_model.safetensors and adapter_config.json, checked by the manifest's digests."""
+
+
+def read_run(folder: RunDir, round_: str, credentials: Path | None) -> GlobalAdapter:
+    """An adapter of a run on this machine."""
+    from hansa.local.results import add_storage, choose_round, open_store
+
+    federation = folder.load()
+    number = choose_round(federation, round_)
+    with open_store(federation, folder, credentials) as store:
+        return _read_adapter(add_storage(federation, folder), number, store)
+
+
+def read_federation(federation: Federation, round_: str, credentials: Path | None) -> GlobalAdapter:
+    """An adapter of a federation on a cluster, with your own credentials."""
+    from hansa.local.results import choose_round
+    from hansa.publish.bucket import open_bucket
+
+    number = choose_round(federation, round_)
+    with open_bucket(federation.spec, credentials) as store:
+        return _read_adapter(federation, number, store)
+
+
+def _read_adapter(federation: Federation, number: int, store: ObjectStore) -> GlobalAdapter:
+    from hansa.local.results import complete_history, pull_files
+
+    with tempfile.TemporaryDirectory(prefix="hansa-push-") as scratch:
+        pull_files(store, federation.spec.require_s3().prefix, number, Path(scratch))
+        files = {
+            name: (Path(scratch) / name).read_bytes()
+            for name in (bucket_keys.ADAPTER, bucket_keys.CONFIG)
+        }
+    facts = data.collect(complete_history(federation, store), store, episodes=False)
+    return GlobalAdapter(data=facts, round=number, files=files)
 
 
 def choose_base_name(source: str, asked: str | None, *, on_hub: bool) -> BaseName:
@@ -66,15 +104,15 @@ def choose_base_name(source: str, asked: str | None, *, on_hub: bool) -> BaseNam
     )
 
 
-def pack(result: GlobalAdapter, wishes: Wishes) -> list[Item]:
-    """The files, sorted; equal runs and wishes give equal bytes."""
-    config = _rewrite_config(result.files[bucket_keys.CONFIG], wishes.base)
-    public = model_card.PublishedCard(
-        base=wishes.base,
-        license=wishes.license,
-        adapter=wishes.adapter,
-        sections=figures.write_sections(result.data, result.round),
-    )
+def pack(result: GlobalAdapter, base: BaseName, license_: str, adapter: str = ".") -> list[Item]:
+    """The files, sorted; equal runs and arguments give equal bytes.
+
+    `base` is the base model as others find it, `adapter` what the card's code loads it from; an
+    empty licence is not named.
+    """
+    config = _rewrite_config(result.files[bucket_keys.CONFIG], base)
+    sections = figures.write_sections(result.data, result.round)
+    public = model_card.PublishedCard(base, license_, adapter, sections)
     text = model_card.render(result.data.federation, result.round, public=public)
     files: Mapping[str, bytes] = {
         bucket_keys.ADAPTER: result.files[bucket_keys.ADAPTER],

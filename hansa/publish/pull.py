@@ -1,12 +1,15 @@
-"""Pulling an adapter out of a run's folder or a federation's store, into a PEFT folder."""
+"""Pulling an adapter of a run, a federation or a publisher into a folder that PEFT loads safely."""
 
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hansa.adapter import model_card
+from hansa.adapter import model_card, peft_folder
+from hansa.api import bucket_keys
 from hansa.api.status import Federation
 from hansa.core.errors import InputError
+from hansa.core.files import replace_file
 from hansa.local.credentials import pick_reader, read_credentials
 from hansa.local.loop import open_experience
 from hansa.local.results import (
@@ -18,7 +21,11 @@ from hansa.local.results import (
     pull_personal,
 )
 from hansa.local.rundir import RunDir
+from hansa.publish import registry
 from hansa.publish.bucket import open_bucket
+from hansa.publish.hub import Hub
+from hansa.publish.parcel import Item
+from hansa.publish.place import HubPlace, RegistryPlace
 from hansa.store.base import ObjectStore
 
 Note = Callable[[str], None]
@@ -72,10 +79,12 @@ def _pull(
     note: Note,
 ) -> tuple[int, dict[str, Any]]:
     """What the environment serves where one is named, else the global adapter; and its card."""
-    private = _open_private_store(federation, environment, store, credentials)
-    chosen = choose_served_round(federation, round_)
-    if served := _pull_served(federation, private, environment, chosen, to, note):
-        return chosen, served
+    if environment is not None:
+        served = choose_served_round(federation, round_)
+        if files := _pull_served(federation, store, environment, served, to, credentials):
+            model_card.write(federation, served, to, environment)
+            return served, files
+        note(f"{environment} serves the global adapter")
     number = choose_round(federation, round_)
     files = pull_files(store, federation.spec.require_s3().prefix, number, to)
     model_card.write(federation, number, to)
@@ -85,37 +94,52 @@ def _pull(
 def _pull_served(
     federation: Federation,
     store: ObjectStore,
-    environment: str | None,
+    environment: str,
     round_: int,
     to: Path,
-    note: Note,
+    credentials: Path | None,
 ) -> dict[str, Any] | None:
     """What a silo serves itself, of its private place; nothing where that is the global adapter."""
-    if environment is None:
-        return None
     known = [e.name for e in federation.spec.environments]
     if environment not in known:
         raise InputError(f"--environment: got '{environment}', expected {' or '.join(known)}")
-    place = federation.spec.private_storage(environment)
-    prefix = place.s3.prefix if place else ""
-    files = pull_personal(store, prefix, environment, round_, to)
-    if files is None:
-        note(f"{environment} serves the global adapter")
-    else:
-        model_card.write(federation, round_, to, environment)
-    return files
-
-
-def _open_private_store(
-    federation: Federation,
-    environment: str | None,
-    store: ObjectStore,
-    credentials: Path | None,
-) -> ObjectStore:
-    """What has the silo's experience, by its own keys; the federation's store, where no silo is
-    asked for."""
-    if environment not in [each.name for each in federation.spec.environments]:
-        return store
     given = read_credentials(credentials) if credentials else {}
-    variables = given.get(environment or "") or pick_reader(given) if given else None
-    return open_experience(federation.spec, environment or "", store, variables)
+    variables = given.get(environment) or pick_reader(given) if given else None
+    private = open_experience(federation.spec, environment, store, variables)
+    place = federation.spec.private_storage(environment)
+    return pull_personal(private, place.s3.prefix if place else "", environment, round_, to)
+
+
+def pull_published(place: HubPlace | RegistryPlace, to: Path) -> tuple[str, dict[str, Any]]:
+    """Write the files of a published adapter; the commit or digest they are of, and what they are.
+
+    Nothing is written where a digest differs, or where the files are no plain LoRA adapter.
+    """
+    if isinstance(place, HubPlace):
+        version, items = Hub("NAME").pull(place)
+    else:
+        version, items = registry.pull(place)
+    _check(place, items)
+    try:
+        to.mkdir(parents=True, exist_ok=True)
+        for item in sorted(items, key=lambda item: item.name == bucket_keys.CONFIG):
+            replace_file(to / item.name, item.content)  # the config last: PEFT looks for it first
+    except OSError as error:
+        raise InputError(f"--to: got {to}: {error.strerror or error}") from None
+    return version, {
+        item.name: {"sha256": item.sha256, "size": len(item.content)} for item in items
+    }
+
+
+def _check(place: HubPlace | RegistryPlace, items: list[Item]) -> None:
+    names = {item.name for item in items}
+    if missing := [name for name in (bucket_keys.ADAPTER, bucket_keys.CONFIG) if name not in names]:
+        raise InputError(f"NAME: got {place}, which has no {missing[0]}, {peft_folder.FITS}")
+    with tempfile.TemporaryDirectory(prefix="hansa-pull-") as scratch:
+        for item in items:
+            (Path(scratch) / item.name).write_bytes(item.content)
+        try:
+            peft_folder.open_folder(Path(scratch))
+        except InputError as error:
+            why = error.message.replace(f"{scratch}/", "").replace(scratch, "it")
+            raise InputError(f"NAME: got {place}: {why}") from None

@@ -4,46 +4,35 @@ import os
 import secrets
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from hansa.api.status import Federation, FederationStatus, HistoryEntry
 from hansa.core.errors import InputError, Unreachable
-from hansa.report import tracking_figures
+from hansa.local.rundir import RunDir
+from hansa.local.rundir import follow as follow_folder
+from hansa.publish.bucket import read_known_fields
+from hansa.report import data, tracking_figures
 from hansa.report.run_facts import Round
 from hansa.tracking.record import Record
 
 if TYPE_CHECKING:
     from hansa.kubernetes.client import Data
     from hansa.kubernetes.federations import Federations
-    from hansa.local.rundir import RunDir
 
 IDENTITY = "export.id"
 """File in a run's folder that names the run for trackers, made by its first export."""
 PAGE = "report.html"
 
 
-class RunSource(Protocol):
-    """A run that can be read once, or followed to its end."""
-
-    def read(self) -> Record:
-        """What there is now."""
-
-    def follow(self) -> Iterator[Record]:
-        """What there is now and after every change, until the run is over."""
-
-    def files(self) -> AbstractContextManager[Mapping[str, Path]]:
-        """The final adapter and the page, for as long as the context is open."""
-
-
 class LocalRun:
     """A run's folder; its store is read for what the manifests say of each round."""
 
     def __init__(
-        self, folder: "RunDir", credentials: Path | None, say: Callable[[str], None]
+        self, folder: RunDir, credentials: Path | None, say: Callable[[str], None]
     ) -> None:
         self._folder, self._credentials, self._say = folder, credentials, say
         self._identity = read_or_make_identity(folder.path)
@@ -58,9 +47,7 @@ class LocalRun:
 
     def follow(self) -> Iterator[Record]:
         """What there is now and after every change, until no runner works on it."""
-        from hansa.local.rundir import follow
-
-        for federation in follow(self._folder):
+        for federation in follow_folder(self._folder):
             yield self._record(federation, is_over=False)
         yield self.read()
 
@@ -99,7 +86,6 @@ class LocalRun:
         What could not be read is asked for again, and said once the run is over.
         """
         from hansa.local.results import add_storage, complete_history, open_store
-        from hansa.report import data
 
         closed = [entry.round for entry in federation.status.history if entry.closed_at]
         if closed == self._closed or self._is_store_starting():
@@ -154,6 +140,10 @@ class OnCluster:
         yield {}
 
 
+RunSource = LocalRun | OnCluster
+"""A run that can be read once, or followed to its end."""
+
+
 def _build_record(document: "Data") -> Record:
     from hansa.kubernetes.state import has_failed, has_succeeded
 
@@ -164,11 +154,9 @@ def _build_record(document: "Data") -> Record:
 
 def read_document(document: "Data") -> Federation:
     """A federation of the API as far as this version knows its fields."""
-    needed = {key: document[key] for key in ("apiVersion", "kind", "metadata", "spec")}
-    status = document.get("status") or {}
-    known = {key: status[key] for key in _list_known_fields() if key in status}
+    fields = FederationStatus.model_fields.items()
     try:
-        return Federation.model_validate({**needed, "status": known})
+        return read_known_fields(document, [field.alias or name for name, field in fields])
     except ValidationError as error:
         where = ".".join(str(part) for part in error.errors()[0]["loc"])
         name = document["metadata"].get("name")
@@ -176,11 +164,6 @@ def read_document(document: "Data") -> Federation:
             f"federation {name}: {where}: cannot be read by this version of hansa",
             hint="install the version of the operator",
         ) from None
-
-
-def _list_known_fields() -> list[str]:
-    """Fields that this version knows; a newer operator may write more."""
-    return [field.alias or name for name, field in FederationStatus.model_fields.items()]
 
 
 def read_or_make_identity(folder: Path) -> str:

@@ -1,6 +1,6 @@
 """From a federation and its bucket to the data of a report."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -20,8 +20,6 @@ from hansa.report.run_facts import (
     ShownEpisode,
 )
 from hansa.store.base import ObjectStore
-
-__all__ = ["ReportData", "collect"]
 
 MOST_PAIRS = 12
 """Environments whose episodes are shown; the page of a hundred must still open."""
@@ -76,17 +74,15 @@ def _describe_gaps(rounds: tuple[Round, ...]) -> tuple[str, ...]:
     )
 
 
-def _dated(rounds: tuple[Round, ...]) -> tuple[Round, ...]:
+def _dated(rounds: Sequence[Round]) -> Iterator[Round]:
     """The temperature of each evaluation among the settings of the round that made it, the next."""
     sampled = {entry.number + 1: entry.temperature for entry in rounds}
-    return tuple(_set_temperature(entry, sampled.get(entry.number)) for entry in rounds)
-
-
-def _set_temperature(entry: Round, temperature: float | None) -> Round:
-    if entry.inputs is None or temperature is None:
-        return entry
-    used = {**entry.inputs.settings, "evaluation.temperature": temperature}
-    return replace(entry, inputs=replace(entry.inputs, settings=used))
+    for entry in rounds:
+        temperature = sampled.get(entry.number)
+        if entry.inputs and temperature is not None:
+            used = {**entry.inputs.settings, "evaluation.temperature": temperature}
+            entry = replace(entry, inputs=replace(entry.inputs, settings=used))
+        yield entry
 
 
 class _Collector:
@@ -111,7 +107,7 @@ class _Collector:
         last = history[-1].round if history else 0
         self._reads_all = len(history) * len(self._federation.spec.environments) <= _MOST_INPUTS
         rounds = [self._round(entry, is_last=entry.round == last) for entry in history]
-        return _dated(tuple(self._read_temperature(entry) for entry in rounds))
+        return tuple(_dated([self._read_temperature(entry) for entry in rounds]))
 
     def _round(self, entry: HistoryEntry, *, is_last: bool) -> Round:
         read = Round(
@@ -235,9 +231,6 @@ class _Collector:
         head = reader.get(key, "episodes", environment, limit=shards.HEAD_BYTES)
         if head is None:
             return None
-        return self._read_shard(environment, round_, head)
-
-    def _read_shard(self, environment: str, round_: int, head: bytes) -> ShownEpisode | None:
         program = shards.read_version(head)
         self._programs.update({("experience", program)} if program else set())
         episode = shards.read_first_episode(head, round_)

@@ -1,20 +1,21 @@
 """The page's question for each silo: does joining pay, and what does it serve itself?"""
 
+from dataclasses import replace
+
 from hansa.api.status import EnvironmentStatus
 from hansa.core.stats import difference
 from hansa.report.markup import Child, Section, percent, points, section, table, tag
-from hansa.report.run_facts import ReportData, Round, Score
+from hansa.report.run_facts import ReportData
 
 
 def render_sections(data: ReportData) -> list[Section]:
-    """What concerns each silo itself, as far as it was measured."""
-    return [*_render_joining(data), *_render_served(data)]
+    """What concerns each silo itself, as far as it was measured.
 
-
-def _render_joining(data: ReportData) -> list[Section]:
-    """By evolving alone (evaluation.alone), and by own updates (evaluation.ownUpdate)."""
+    Joining pays by evaluation.alone, as against evolving alone, and by evaluation.ownUpdate.
+    """
     parts = [*_render_alone(data), *_render_merging(data)]
-    return [section("joining", "Does joining pay?", *parts)] if parts else []
+    joining = [section("joining", "Does joining pay?", *parts)] if parts else []
+    return [*joining, *_render_served(data)]
 
 
 def _render_alone(data: ReportData) -> list[Child]:
@@ -55,12 +56,9 @@ def _render_merging(data: ReportData) -> list[Child]:
         "merged, and the global adapter that came of it, on the same held-out tasks."
     )
     hint = "In brackets: 95\u202f% intervals (Newcombe), in percentage points."
-    shown = table(
-        heads, rows, caption="Success of the global adapter and of the own update", class_="figures"
-    )
-    below = tag("p", hint, class_="hint")
-    above = tag("p", lead, class_="lead")
-    return [above, shown, below]
+    caption = "Success of the global adapter and of the own update"
+    shown = table(heads, rows, caption=caption, class_="figures")
+    return [tag("p", lead, class_="lead"), shown, tag("p", hint, class_="hint")]
 
 
 def _row(data: ReportData, name: str) -> list[Child] | None:
@@ -68,7 +66,8 @@ def _row(data: ReportData, name: str) -> list[Child] | None:
     if not known:
         return None
     newest = known[-1]
-    shared, own = newest.scores[name], _score_own_update(newest, name)
+    shared = newest.scores[name]
+    own = replace(shared, ratio=newest.own[name])  # on the same tasks, so worth as many episodes
     gain = difference(shared.interval, own.interval)
     brackets = f"[{points(gain.low)}, {points(gain.high)}]"
     return [
@@ -78,12 +77,6 @@ def _row(data: ReportData, name: str) -> list[Child] | None:
         percent(own.ratio),
         f"{points(gain.value)} {brackets}",
     ]
-
-
-def _score_own_update(entry: Round, name: str) -> Score:
-    """Measured on the tasks of the global adapter, so it is worth as many episodes."""
-    shared = entry.scores[name]
-    return Score(ratio=entry.own[name], episodes=shared.episodes, effective=shared.effective)
 
 
 def _render_served(data: ReportData) -> list[Section]:
@@ -97,12 +90,8 @@ def _render_served(data: ReportData) -> list[Section]:
         "After the last round each silo chose, by validation tasks of its own. Here is what that "
         "does on the held-out tasks that the global adapter is measured by."
     )
-    shown = table(
-        heads,
-        rows,
-        caption="Success of the global adapter and of what silos serve",
-        class_="figures",
-    )
+    caption = "Success of the global adapter and of what silos serve"
+    shown = table(heads, rows, caption=caption, class_="figures")
     return [section("serves", "What each silo serves", tag("p", lead, class_="lead"), shown)]
 
 

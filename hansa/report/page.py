@@ -10,12 +10,10 @@ from typing import Any
 
 from hansa.core.stats import difference
 from hansa.report import (
-    contributions,
     drift,
     episodes,
     joining,
     kinds,
-    privacy,
     reference,
     run_settings,
     success,
@@ -56,6 +54,7 @@ def render(data: ReportData) -> str:
 
 def assemble_page(title: str, body: Html, document: dict[str, Any]) -> str:
     """A page of one body and the figures in it, for programs; comparisons are written so too."""
+    style = (files("hansa.report") / "page.css").read_text(encoding="utf-8")
     head = join(
         [
             tag("meta", charset="utf-8"),
@@ -64,7 +63,7 @@ def assemble_page(title: str, body: Html, document: dict[str, Any]) -> str:
             tag("meta", name="color-scheme", content="light dark"),
             tag("meta", name="referrer", content="no-referrer"),
             tag("title", title),
-            tag("style", Html(_style())),
+            tag("style", Html(style)),
         ]
     )
     inner = join([define_markers(), body, script_json(DATA_ID, document)])
@@ -72,16 +71,12 @@ def assemble_page(title: str, body: Html, document: dict[str, Any]) -> str:
     return f"<!doctype html>\n{page}\n"
 
 
-def _style() -> str:
-    return (files("hansa.report") / "page.css").read_text(encoding="utf-8")
-
-
 def _body(data: ReportData) -> Html:
     offered = [
         success.show(data),
         *joining.render_sections(data),
         drift.show(data),
-        privacy.show(data),
+        work.render_privacy(data),
         reference.render_adapter(data),
         *work.render_sections(data),
         kinds.show(data),
@@ -95,7 +90,7 @@ def _body(data: ReportData) -> Html:
         _header(data),
         _render_trouble(data),
         _tiles(data),
-        contributions.note(data),
+        _note_contributions(data),
         contents(sections),
         *(one.html for one in sections),
         _footer(data),
@@ -156,10 +151,44 @@ def _render_trouble(data: ReportData) -> Html | None:
     return tag("div", *said, class_="trouble", role="note") if said else None
 
 
+def _note_contributions(data: ReportData) -> Html | None:
+    """A sentence for each environment that brought nothing, and why, as the manifests say."""
+    if not data.played:  # no manifest was read, so nothing is known
+        return None
+    names = [environment.name for environment in data.federation.spec.environments]
+    sentences = [sentence for name in names if (sentence := _explain_contribution(data, name))]
+    if not sentences:
+        return None
+    opening = "Some environments contributed nothing, or never succeeded while exploring. "
+    return tag("div", tag("p", tag("strong", opening), " ".join(sentences)), class_="trouble")
+
+
+def _explain_contribution(data: ReportData, name: str) -> str:
+    parts = [entry.parts[name] for entry in data.played if name in entry.parts]
+    if not parts:
+        return f"{name} sent no update."
+    explored = sum(part.explored or 0 for part in parts)
+    is_barren = explored > 0 and not any(part.succeeded for part in parts)
+    if _is_merged(data, name):
+        episodes = f"None of the {pluralize(explored, 'episode')} that {name} explored succeeded"
+        return f"{episodes}." if is_barren else ""
+    reasons = sorted({why for e in data.rounds for who, why in e.refused if who == name})
+    why = f": the gate refused it ({', '.join(reasons)})" if reasons else ""
+    if not reasons and is_barren:
+        why = f": none of its {pluralize(explored, 'explored episode')} succeeded"
+    return f"No update of {name} was merged{why}."
+
+
+def _is_merged(data: ReportData, name: str) -> bool:
+    """Whether a round merged its update; where nothing is ever merged, every update counts."""
+    merging = [entry for entry in data.rounds if entry.members]
+    return not merging or any(name in entry.members for entry in merging)
+
+
 def _tiles(data: ReportData) -> Html:
     status, spec = data.federation.status, data.federation.spec
-    explored = data.total(lambda part: part.explored)
-    succeeded = data.total(lambda part: part.succeeded)
+    explored = data.total("explored")
+    succeeded = data.total("succeeded")
     share = (
         f"{format_count(succeeded)} successful ({percent(succeeded / explored)})"
         if explored

@@ -1,6 +1,6 @@
 """What the page shows, as plain data: everything a renderer needs and nothing it must fetch."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -101,9 +101,9 @@ class Round:
         """Mean over the environments that were evaluated."""
         return mean([self.scores[name].interval for name in sorted(self.scores)])
 
-    def total(self, count: Callable[[EnvironmentRound], int | None]) -> int:
+    def total(self, count: str) -> int:
         """A count over all environments; what no manifest says counts as nothing."""
-        return sum(count(part) or 0 for part in self.parts.values())
+        return sum(getattr(part, count) or 0 for part in self.parts.values())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,7 +198,7 @@ class ReportData:
                 return entry
         return max(self.evaluated, key=_rank_by_success, default=None)
 
-    def total(self, count: Callable[[EnvironmentRound], int | None]) -> int:
+    def total(self, count: str) -> int:
         """A count over all rounds and environments."""
         return sum(entry.total(count) for entry in self.rounds)
 

@@ -19,7 +19,7 @@ from hansa.report.markup import (
     tag,
     tick,
 )
-from hansa.report.run_facts import EnvironmentRound, ReportData, Round
+from hansa.report.run_facts import ReportData, Round
 
 MOST_LINES = len(SHAPES)
 """Environments with a colour and a shape of their own; more of them become thin lines."""
@@ -299,19 +299,17 @@ def _figure_row(data: ReportData, entry: Round) -> list[Child]:
 
 # Figures of the environments' work as lines
 
-Pick = Callable[[EnvironmentRound], float | None]
-
 
 def draw_part_lines(
     data: ReportData,
-    pick: Pick,
+    field: str,
     *,
     label: str,
     show: Callable[[float], str],
     extra: Sequence[Series] = (),
 ) -> Html:
     """One line per environment of a figure in its manifests, from zero to a round top."""
-    series = [*(_collect_part_series(data, name, pick) for name in data.environments), *extra]
+    series = [*(_collect_part_series(data, name, field) for name in data.environments), *extra]
     values = [figure.value for one in series for _, figure in one.points]
     if not values:
         return tag("p", "No manifest says it.", class_="empty")
@@ -333,11 +331,11 @@ def _write_part_title(series: Sequence[Series], round_: int, show: Callable[[flo
     return "\n".join([f"round {round_}", *shown])
 
 
-def _collect_part_series(data: ReportData, name: str, pick: Pick) -> Series:
+def _collect_part_series(data: ReportData, name: str, field: str) -> Series:
     look, shape = choose_tone(data, name)
     points = [
         (entry.number, Interval(value, value, value))
         for entry in data.played
-        if name in entry.parts and (value := pick(entry.parts[name])) is not None
+        if name in entry.parts and (value := getattr(entry.parts[name], field)) is not None
     ]
     return Series(name=name, points=points, tone=look, shape=shape)

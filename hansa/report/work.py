@@ -1,6 +1,6 @@
-"""What the rounds cost and did: exploring, experience, training, time."""
+"""What the rounds cost and did: exploring, experience, training, privacy, time."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hansa.core.stats import Interval
@@ -29,8 +29,6 @@ SERVER_PHASES = ("read", "aggregate", "write")
 MOST_PANELS = 12
 _TONES = 6
 
-Count = Callable[[EnvironmentRound], int | None]
-
 
 def render_sections(data: ReportData) -> list[Section]:
     """Experience, training and time, or nothing before the first round has ended."""
@@ -45,24 +43,12 @@ def render_experience(data: ReportData) -> Section:
     """Episodes played and kept, and how the silos' experience grows."""
     if not data.played:
         return section("experience", "Experience", _say_nothing_read())
-    kept = draw_part_lines(
-        data,
-        lambda part: part.kept,
-        label="Trajectories trained on, by environment.",
-        show=format_count,
-    )
-    explored = _shares(
-        data,
-        lambda part: part.explored,
-        lambda part: part.succeeded,
-        "Episodes explored per round, successful and not.",
-    )
-    grown = _shares(
-        data,
-        lambda part: part.experience,
-        lambda part: part.kept,
-        "Experience of all environments per round, trained on and not.",
-    )
+    label = "Trajectories trained on, by environment."
+    kept = draw_part_lines(data, "kept", label=label, show=format_count)
+    label = "Episodes explored per round, successful and not."
+    explored = _shares(data, "explored", "succeeded", label)
+    label = "Experience of all environments per round, trained on and not."
+    grown = _shares(data, "experience", "kept", label)
     return section(
         "experience",
         "Experience",
@@ -85,9 +71,9 @@ def render_experience(data: ReportData) -> Section:
 
 
 def _write_kept_sentence(data: ReportData) -> str:
-    explored = data.total(lambda part: part.explored)
-    succeeded = data.total(lambda part: part.succeeded)
-    broken = data.total(lambda part: part.broken)
+    explored = data.total("explored")
+    succeeded = data.total("succeeded")
+    broken = data.total("broken")
     text = (
         f"The environments played {pluralize(explored, 'episode')}, {format_count(succeeded)} of "
         f"them with success; {_describe_filter(data)}. They stay in the silos."
@@ -109,7 +95,7 @@ def _describe_filter(data: ReportData) -> str:
     return f"{kept} kept for training, beside the demonstrations"
 
 
-def _shares(data: ReportData, whole_of: Count, part_of: Count, label: str) -> Html:
+def _shares(data: ReportData, whole_of: str, part_of: str, label: str) -> Html:
     """A count over all environments as bars, with the part of it that counts below the rest."""
     bars = []
     for entry in data.played:
@@ -127,14 +113,7 @@ def _draw_two_part_legend(below: str, above: str) -> Html:
 
 def _experience_table(data: ReportData) -> Html:
     heads = ["round", "explored", "successful", "experience", "trained on", "steps", "tokens"]
-    counts: tuple[Count, ...] = (
-        lambda part: part.explored,
-        lambda part: part.succeeded,
-        lambda part: part.experience,
-        lambda part: part.kept,
-        lambda part: part.steps,
-        lambda part: part.tokens,
-    )
+    counts = ("explored", "succeeded", "experience", "kept", "steps", "tokens")
     rows: list[Sequence[Child]] = [
         [entry.number, *(format_count(entry.total(count)) for count in counts)]
         for entry in data.played
@@ -153,25 +132,15 @@ def render_training(data: ReportData) -> Section:
         if entry.norm is not None
     ]
     step = Series(name="global step", points=steps, tone="mean", shape=0)
+    norms = draw_part_lines(data, "norm", label="Update norms.", show=format_short, extra=[step])
+    losses = draw_part_lines(data, "loss", label="Loss.", show=format_short)
     return section(
         "training",
         "Training",
         tag(
             "div",
-            figure(
-                "Norm of each update; bold: the global adapter's step",
-                draw_part_lines(
-                    data,
-                    lambda part: part.norm,
-                    label="Update norms.",
-                    show=format_short,
-                    extra=[step],
-                ),
-            ),
-            figure(
-                "Training loss",
-                draw_part_lines(data, lambda part: part.loss, label="Loss.", show=format_short),
-            ),
+            figure("Norm of each update; bold: the global adapter's step", norms),
+            figure("Training loss", losses),
             class_="pair",
         ),
         draw_environment_legend(data, "global step"),
@@ -195,6 +164,34 @@ def _training_table(data: ReportData) -> Html:
 
 def _norm_and_loss(part: EnvironmentRound | None) -> str:
     return f"{format_short(part.norm)} / {format_short(part.loss)}" if part else "–"
+
+
+def render_privacy(data: ReportData) -> Section | None:
+    """What each silo has revealed of one record by each round, bounded by spec.privacy."""
+    privacy = data.federation.spec.privacy
+    if privacy is None:
+        return None
+    if not data.played:
+        nothing = tag("p", "No round has ended yet: nothing was given away.", class_="empty")
+        return section("privacy", "Privacy", nothing)
+    lead = (
+        f"Whoever sees all that left a silo learns at most this epsilon about one "
+        f"{privacy.unit} of it, at a delta of {privacy.delta:g}; the spec allows "
+        f"{privacy.epsilon:g}. It is each silo's word."
+    )
+    drawn = draw_part_lines(data, "epsilon", label="Epsilon, by environment.", show=format_short)
+    rows: list[Sequence[Child]] = []
+    for entry in data.played:
+        parts = [entry.parts.get(name, EnvironmentRound()) for name in data.environments]
+        rows.append([entry.number, *(format_short(part.epsilon) for part in parts)])
+    heads = ["round", *data.environments]
+    return section(
+        "privacy",
+        "Privacy",
+        tag("p", lead, class_="lead"),
+        figure("Epsilon after each round", drawn, draw_environment_legend(data)),
+        table(heads, rows, caption="Epsilon, per round and environment", class_="dense"),
+    )
 
 
 def render_time(data: ReportData) -> Section:

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from hansa.cli.common import say, show_error
-from hansa.cli.status import Credentials
+from hansa.cli.target import Credentials
 from hansa.core.errors import HansaError, InputError
 from hansa.core.sanitize import sanitize
 from hansa_client.commands import serve

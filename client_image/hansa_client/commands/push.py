@@ -12,12 +12,11 @@ import typer
 
 from hansa.adapter import model_card
 from hansa.cli.common import Format, Output, print_data, say
-from hansa.cli.status import Credentials
-from hansa.cli.target import Context, KubeconfigFile, Namespace
+from hansa.cli.target import Context, Credentials, KubeconfigFile, Namespace
 from hansa.core.errors import InputError
 from hansa.core.sanitize import sanitize
 from hansa.local.rundir import RunDir
-from hansa.publish import hub, parcel, registry, source
+from hansa.publish import hub, parcel, registry
 from hansa.publish.bucket import Endpoint, set_endpoint
 from hansa.publish.parcel import Item
 from hansa.publish.place import HubPlace, RegistryPlace, parse
@@ -137,21 +136,21 @@ def _read(
     credentials: Path | None,
     endpoint: str | None,
     cluster: tuple[str | None, ...],
-) -> source.GlobalAdapter:
+) -> parcel.GlobalAdapter:
     """The adapter of a run on this machine, or of a federation on the cluster."""
     match find_run(run, endpoint, cluster):
         case RunDir() as folder:
-            return source.read_run(folder, round_, credentials)
+            return parcel.read_run(folder, round_, credentials)
         case document:
             federation = set_endpoint(read_document(document), endpoint)
-            return source.read_federation(federation, round_, credentials)
+            return parcel.read_federation(federation, round_, credentials)
 
 
 # -- what leaves ----------------------------------------------------------------------------------
 
 
 def _prepare(
-    result: source.GlobalAdapter, place: HubPlace | RegistryPlace, asked: PushOptions
+    result: parcel.GlobalAdapter, place: HubPlace | RegistryPlace, asked: PushOptions
 ) -> Shipment:
     federation = result.data.federation
     on_hub = isinstance(place, HubPlace)
@@ -159,9 +158,9 @@ def _prepare(
     base = parcel.choose_base_name(origin, asked.base, on_hub=on_hub)
     message = f"Adapter of round {result.round} of {federation.metadata.name}"
     if not isinstance(place, HubPlace):
-        wishes = parcel.Wishes(base=base, license=_choose_license(asked.license, ""))
-        items = parcel.pack(result, wishes)
-        notes = {registry.LICENSES: wishes.license} if wishes.license else {}
+        license_ = _choose_license(asked.license, "")
+        items = parcel.pack(result, base, license_)
+        notes = {registry.LICENSES: license_} if license_ else {}
         made = registry.manifest(items, notes)
         return Shipment(to=place, items=items, message=message, manifest=made)
     there = hub.Hub()
@@ -174,11 +173,10 @@ def _prepare(
             f"--license: got nothing, and the hub names none of {base.name}, "
             "expected one like apache-2.0"
         )
-    wishes = parcel.Wishes(
-        base=base._replace(revision=facts.commit), license=license_, adapter=place.repository
-    )
+    at_commit = base._replace(revision=facts.commit)
+    items = parcel.pack(result, at_commit, license_, place.repository)
     target = there.look(place, hub.MODEL, public=asked.public, force=asked.force)
-    return Shipment(to=place, items=parcel.pack(result, wishes), message=message, target=target)
+    return Shipment(to=place, items=items, message=message, target=target)
 
 
 def _choose_license(asked: str | None, known: str) -> str:

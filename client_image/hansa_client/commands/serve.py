@@ -14,7 +14,6 @@ import typer
 
 from hansa.cli import target
 from hansa.cli.common import say
-from hansa.cli.status import Credentials
 from hansa.core.errors import HansaError, InputError
 from hansa.publish.bucket import Endpoint, read_known_fields, set_endpoint
 from hansa.runtime.stop_signals import stop_on_signals
@@ -64,7 +63,7 @@ def serve(
     drain_seconds: Annotated[
         float, typer.Option(min=0, help="How long requests may take to end after SIGTERM.")
     ] = 30.0,
-    credentials: Credentials = None,
+    credentials: target.Credentials = None,
     endpoint: Endpoint = None,
     namespace: target.Namespace = None,
     context: target.Context = None,

@@ -13,8 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from hansa.cli.common import Format, Output, console, print_data, say
-from hansa.cli.status import Credentials
-from hansa.cli.target import Context, KubeconfigFile, Namespace
+from hansa.cli.target import Context, Credentials, KubeconfigFile, Namespace
 from hansa.core.errors import Corrupt, Denied, InputError
 from hansa.core.sanitize import sanitize
 from hansa.local.rundir import RunDir

@@ -330,10 +330,11 @@ def _describe_joined(federation: Data, *, wide: bool) -> list[str]:
     ]
     shown = lines if wide else lines[:SHOWN_ENVIRONMENTS]
     more = [f"and {len(lines) - len(shown)} more: -o wide"] if len(lines) > len(shown) else []
-    return [*(_joined_line(line) for line in shown), *more]
+    return [*(format_joined(line) for line in shown), *more]
 
 
-def _joined_line(line: Data) -> str:
+def format_joined(line: Data) -> str:
+    """What an environment had alone, has and serves, and what joining brought it."""
     return joined.format_line(
         line["name"],
         alone=format_percent(line.get("alone")),

@@ -2,10 +2,12 @@
 
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hansa.cli import target
-from hansa.cli.common import say
+from hansa.core.durations import format_clock
+from hansa.core.errors import HansaError
 from hansa.core.sanitize import sanitize
 
 if TYPE_CHECKING:
@@ -21,26 +23,15 @@ class PlainLines:
     def __init__(self) -> None:
         self._said: list[str] = []
 
-    def __enter__(self) -> "PlainLines":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
     def show(self, federation: dict[str, Any]) -> None:
         """Print what the last object did not say."""
         from hansa.cli.views.federation import list_news
-        from hansa.core.durations import format_clock
 
         lines = list_news(federation)
         for line in lines:
             if line not in self._said:
                 print(f"{format_clock(target.now())} {sanitize(line)}", flush=True)
         self._said = lines
-
-    def lost(self, why: str) -> None:
-        """Say that the cluster is away."""
-        say(f"the cluster does not answer ({why}); trying again")
 
 
 class LiveScreen:
@@ -67,8 +58,6 @@ class LiveScreen:
 
     def show(self, federation: dict[str, Any]) -> None:
         """Take the newest object; what belongs to it is read beside."""
-        from dataclasses import replace
-
         from hansa.kubernetes.federations import FederationView
 
         self._away = ""
@@ -83,10 +72,6 @@ class LiveScreen:
 
     def _read(self) -> None:
         """Jobs, Pods and Events now and then: a watch on all three would be no better to read."""
-        from dataclasses import replace
-
-        from hansa.core.errors import HansaError
-
         while not self._ended.is_set():
             try:
                 look = self._federations.look(self._name)

@@ -13,7 +13,6 @@ import typer
 
 from hansa.cli import target
 from hansa.cli.common import Format, Output, print_data, say
-from hansa.cli.status import Credentials
 from hansa.core.errors import InputError
 from hansa.core.text import count
 from hansa.publish.bucket import Endpoint, open_bucket, read_known_fields, set_endpoint
@@ -37,7 +36,7 @@ def audit(
     round_: Annotated[
         int | None, typer.Option("--round", min=1, help="Look into this round only.")
     ] = None,
-    credentials: Credentials = None,
+    credentials: target.Credentials = None,
     endpoint: Endpoint = None,
     sealing_key: Annotated[
         Path | None, typer.Option(help="File of the key that opens sealed updates.")

@@ -15,7 +15,7 @@ from hansa.api.jobs import Event
 from hansa.api.spec import FederationSpec, Metadata
 from hansa.api.status import Condition, Federation, FederationStatus
 from hansa.cli import common, logs, screen
-from hansa.cli.runscreen import render_run
+from hansa.cli.screen import render_run
 from hansa.cli.views.federation import RowTable, StatusView
 from hansa.core.sanitize import sanitize
 from hansa.kubernetes.pod_logs import LogLine

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from hansa.api.status import Federation
-from hansa.cli.runscreen import render_run
+from hansa.cli.screen import render_run
 from hansa.cli.views.federation import screen
 from hansa.kubernetes.federations import FederationView
 from hansa.plan.policy import drift

@@ -7,10 +7,10 @@ from hansa.adapter import model_card
 from hansa.adapter.lora import BaseName
 from hansa.api import bucket_keys
 from hansa.core.errors import Corrupt, HansaError, HubUnreachable, InputError
-from hansa.publish import fetch
 from hansa.publish.hub import DATASET, MODEL, Hub
 from hansa.publish.parcel import Item
 from hansa.publish.place import HubPlace
+from hansa.publish.pull import pull_published
 from tests.support import hub as stand_in
 from tests.support.hub import READER
 from tests.support.parcel_items import make_items
@@ -39,7 +39,7 @@ def push(items=None, *, kind=MODEL, public=False, force=False, message="An adapt
 def test_files_come_back_as_they_were_pushed_and_small_ones_are_no_lfs(server, tmp_path):
     pushed = push()
     assert pushed.url == f"{server.url}/acme/agent"
-    version, files = fetch.pull(PLACE, tmp_path / "out")
+    version, files = pull_published(PLACE, tmp_path / "out")
     assert version == pushed.commit
     assert set(files) == {bucket_keys.ADAPTER, bucket_keys.CONFIG, model_card.NAME}
     for item in (CARD, *make_items()):
@@ -136,19 +136,19 @@ def test_bytes_that_are_not_what_the_hub_has_noted_are_refused(server, monkeypat
 
     monkeypatch.setattr(stand_in._Handler, "_resolve", change)
     with pytest.raises(Corrupt, match=rf"{name}: its bytes are not what the hub's digest says"):
-        fetch.pull(PLACE, tmp_path / "out")
+        pull_published(PLACE, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
 def test_a_revision_is_pulled_by_its_commit_and_an_unknown_one_is_refused(server, tmp_path):
     first = push()
     push([CARD, make_items()[1], Item(bucket_keys.CONFIG, b"{}")])
-    version, _ = fetch.pull(HubPlace("acme/agent", first.commit), tmp_path / "out")
+    version, _ = pull_published(HubPlace("acme/agent", first.commit), tmp_path / "out")
     assert version == first.commit
     assert (tmp_path / "out" / bucket_keys.CONFIG).read_bytes() == make_items()[0].content
     for place in (HubPlace("acme/agent", "v9"), HubPlace("acme/none")):
         with pytest.raises(InputError, match="which the hub does not have"):
-            fetch.pull(place, tmp_path / "out")
+            pull_published(place, tmp_path / "out")
 
 
 def test_the_base_is_pinned_to_a_commit_with_its_licence_and_weights(server):

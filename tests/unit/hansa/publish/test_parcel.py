@@ -12,7 +12,7 @@ from hansa.adapter.lora import BaseName
 from hansa.api import bucket_keys
 from hansa.core.errors import InputError
 from hansa.publish import figures, parcel
-from hansa.publish.source import GlobalAdapter
+from hansa.publish.parcel import GlobalAdapter
 from hansa.report import data
 from tests.support.tracked import SECRET, WORDS, make_tracked
 
@@ -31,9 +31,9 @@ def make_result(**spec):
     return GlobalAdapter(data=data.collect(federation, None, episodes=False), round=2, files=files)
 
 
-def packed(result=None, **wishes):
-    wanted = parcel.Wishes(**{"base": BASE, "license": "apache-2.0", **wishes})
-    return {item.name: item.content for item in parcel.pack(result or make_result(), wanted)}
+def packed(result=None, base=BASE, license_="apache-2.0", **more):
+    items = parcel.pack(result or make_result(), base, license_, **more)
+    return {item.name: item.content for item in items}
 
 
 def test_the_base_is_what_the_hub_calls_it_at_its_commit():

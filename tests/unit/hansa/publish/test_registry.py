@@ -8,9 +8,10 @@ import pytest
 
 from hansa.api import bucket_keys
 from hansa.core.errors import Corrupt, HansaError, HubUnreachable, InputError
-from hansa.publish import fetch, registry
+from hansa.publish import registry
 from hansa.publish.parcel import Item
 from hansa.publish.place import parse
+from hansa.publish.pull import pull_published
 from tests.support import registry as stand_in
 from tests.support.parcel_items import make_items
 from tests.support.registry import Registry
@@ -51,9 +52,11 @@ def test_files_are_layers_with_their_names_and_come_back_by_digest(server, tmp_p
     assert document["config"]["mediaType"] == "application/vnd.oci.empty.v1+json"
     titles = [each["annotations"][registry.TITLE] for each in document["layers"]]
     assert titles == [bucket_keys.CONFIG, bucket_keys.ADAPTER]
-    version, _ = fetch.pull(place, tmp_path / "tag")
+    version, _ = pull_published(place, tmp_path / "tag")
     assert version == pushed.digest
-    fetch.pull(parse("", f"oci://{server.host}/acme/agent@{pushed.digest}"), tmp_path / "digest")
+    pull_published(
+        parse("", f"oci://{server.host}/acme/agent@{pushed.digest}"), tmp_path / "digest"
+    )
     for item in make_items():
         for name in ("tag", "digest"):
             assert (tmp_path / name / item.name).read_bytes() == item.content
@@ -96,7 +99,7 @@ def test_bytes_that_are_not_what_the_digest_says_are_refused(server, tmp_path, w
         server.blobs[digest] = (content.replace(b"vnd.safe", b"vnd.evil"), kind)
     place = parse("", f"oci://{server.host}/acme/agent@{pushed.digest}")
     with pytest.raises(Corrupt, match=r"not what the .*digest says"):
-        fetch.pull(place, tmp_path / "out")
+        pull_published(place, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -105,12 +108,12 @@ def test_what_is_no_plain_adapter_is_refused(server, tmp_path):
         server, items=[Item(bucket_keys.ADAPTER, b"{}"), Item(bucket_keys.CONFIG, b"[]")]
     )
     with pytest.raises(InputError, match=r"adapter_config.json: lora_alpha"):
-        fetch.pull(place, tmp_path / "out")
+        pull_published(place, tmp_path / "out")
     other, _ = push(server, "v2", items=make_items()[:1])
     with pytest.raises(InputError, match=r"which has no adapter_model.safetensors"):
-        fetch.pull(other, tmp_path / "out")
+        pull_published(other, tmp_path / "out")
     with pytest.raises(InputError, match="which the registry does not have"):
-        fetch.pull(parse("", f"oci://{server.host}/acme/none:v1"), tmp_path / "out")
+        pull_published(parse("", f"oci://{server.host}/acme/none:v1"), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -121,7 +124,7 @@ def test_a_layer_longer_than_it_says_is_not_read(server, tmp_path):
     changed = server.put(json.dumps(document).encode(), registry.MANIFEST)
     server.tags["acme/agent:v1"] = changed["digest"]
     with pytest.raises(HansaError, match="more than 10 bytes"):
-        fetch.pull(place, tmp_path / "out")
+        pull_published(place, tmp_path / "out")
 
 
 def logged_in(server: Registry, tmp_path, auth: str = LOGIN) -> None:
@@ -204,12 +207,12 @@ def test_credentials_go_to_nobody_else_and_no_address_in_the_clear(server, monke
         evil = False
         answers(monkeypatch, change)
         logged_in(server, tmp_path)
-        fetch.pull(place, tmp_path / "out")
+        pull_published(place, tmp_path / "out")
         assert seen
         assert set(seen) == {None}
         evil = True
         with pytest.raises(HansaError, match="an address without TLS"):
-            fetch.pull(place, tmp_path / "out")
+            pull_published(place, tmp_path / "out")
 
 
 @pytest.mark.parametrize("code", [500, 503, 429])

@@ -32,7 +32,7 @@ def test_scores_counts_and_times_come_from_status_and_manifests(store: MemorySto
     assert third.parts["maze"].norm == told["norm"]
     assert third.parts["maze"].seconds == told["seconds"]
     assert third.seconds["read"] == 0.2
-    assert data.total(lambda part: part.explored) == 8 * 5 * 48
+    assert data.total("explored") == 8 * 5 * 48
     assert data.notes == ()
     assert ("global adapter", report_sample.PROGRAM) in data.programs
 
