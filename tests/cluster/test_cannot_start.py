@@ -161,7 +161,7 @@ def test_a_federation_goes_on_by_itself_once_its_secret_consents(silo: Hansa) ->
         return silo.condition("consent", "Degraded")
 
     silo.cluster.until(lambda: degraded().get("reason") == "ConsentMissing", "asks for consent")
-    line = degraded()["message"].partition("its owner consents by: ")[2].partition("; it goes")[0]
+    line = degraded()["message"].partition("its owner consents by: ")[2].partition("; it ")[0]
     assert line == (
         "kubectl -n hansa-waits patch secret silent --type=merge -p "
         """'{"stringData":{"hansa.consent.maze":"yes"}}'"""
