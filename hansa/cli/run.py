@@ -129,7 +129,7 @@ def _say_outcome(ended: "Federation", folder: "RunDir") -> int:
     from hansa.cli.runscreen import summarize_joining
     from hansa.core.text import count
     from hansa.local.display import compute_mean
-    from hansa.local.outcome import explain_phase, suggest_fix
+    from hansa.local.rundir import explain_phase, suggest_fix
 
     status = ended.status
     if status.phase == "Suspended":

@@ -9,8 +9,7 @@ from hansa.cli.common import say
 from hansa.cli.runscreen import render_run
 from hansa.cli.views.live import PlainLines
 from hansa.core.exits import Exit
-from hansa.local.outcome import explain_phase, suggest_fix
-from hansa.local.rundir import RunDir, follow
+from hansa.local.rundir import RunDir, explain_phase, follow, suggest_fix
 
 
 def watch_run(out: Path) -> int:
