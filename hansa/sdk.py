@@ -11,9 +11,8 @@ from hansa.local import display
 from hansa.local.credentials import read_credentials
 from hansa.local.loop import RunOptions
 from hansa.local.loop import run as run_loop
-from hansa.local.outcome import explain_phase, suggest_fix
 from hansa.local.results import write_results
-from hansa.local.rundir import DEFAULT_ROOT, RunDir
+from hansa.local.rundir import DEFAULT_ROOT, RunDir, explain_phase, suggest_fix
 from hansa.manifests.load import build, check_on_machine, load
 from hansa.publish.bucket import read_known_fields, set_endpoint
 from hansa.publish.pull import pull_federation, pull_run

@@ -45,11 +45,6 @@ class SiloMail(Model):
     order: PostedOrder | None = None
     """What to post, as the status will remember it; none: nothing."""
 
-    @property
-    def rest(self) -> str:
-        """Why there is nothing to do, where that is to be posted."""
-        return self.order.why if self.order else ""
-
 
 class CourierAssignment(Model):
     """What a coordinator's courier does: post, poll for answers, and end once there is news."""

@@ -4,9 +4,11 @@ from typing import Any
 
 from hansa.api.spec import FederationSpec, differences
 from hansa.api.storage import Storage
+from hansa.core.canonical import fingerprint
 
 OPTIONS = "options"
-"""Where status.accepted has digests of the worlds' options; these may change, with an Event."""
+"""Where status.accepted has digests of the worlds' options: they decide what a silo's client does,
+so an Event names those that change."""
 
 
 def immutable_fields(spec: FederationSpec, accepted: dict[str, Any]) -> dict[str, Any]:
@@ -63,6 +65,19 @@ def immutable_changes(accepted: dict[str, Any], spec: FederationSpec) -> list[st
         for path, theirs, ours in differences({**accepted, OPTIONS: None}, now)
         if (path != "rounds" or ours < theirs) and not _is_first_key(path, theirs)
     ]
+
+
+def compute_option_digests(spec: FederationSpec, accepted: dict[str, Any]) -> dict[str, str]:
+    """What the status remembers of all options; of environments that left, too."""
+    now = {e.name: fingerprint(e.options) for e in spec.environments}
+    return {**accepted.get(OPTIONS, {}), **now}
+
+
+def list_changed_options(spec: FederationSpec, accepted: dict[str, Any]) -> list[str]:
+    """Environments whose options are other ones than those last accepted, sorted."""
+    before = accepted.get(OPTIONS, {})
+    now = compute_option_digests(spec, accepted)
+    return sorted(name for name in before if before[name] != now[name])
 
 
 def _format_value(value: Any) -> Any:

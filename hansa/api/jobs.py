@@ -78,11 +78,9 @@ class Event:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
-    """What to do next: create and delete these Jobs, write this status, publish these events."""
+class BasePlan:
+    """What to do next: create and delete these Jobs, write the status, publish these events."""
 
-    status: FederationStatus
-    """The new status, to be written once and only if it changed."""
     create: list[JobRequest] = field(default_factory=list)
     """Jobs to create."""
     delete: list[str] = field(default_factory=list)
@@ -91,3 +89,11 @@ class Plan:
     """Events, to be published after the status was written."""
     wake_at: datetime | None = None
     """When to plan again even if nothing happens; none: only a change matters."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(BasePlan):
+    """What to do next for a federation."""
+
+    status: FederationStatus
+    """The new status, to be written once and only if it changed."""

@@ -1,5 +1,6 @@
 """Federation.status as data: what has happened, what runs now, and why it waits."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -48,12 +49,34 @@ class BaseCondition(Model):
 AnyCondition = TypeVar("AnyCondition", bound=BaseCondition)
 
 
-def replace_condition(conditions: list[AnyCondition], new: AnyCondition) -> list[AnyCondition]:
-    """The conditions with one set; its transition time moves only when its status changes."""
-    old = next((c for c in conditions if c.type == new.type), None)
-    if old and old.status == new.status:
-        new = new.model_copy(update={"last_transition_time": old.last_transition_time})
-    return sorted([*(c for c in conditions if c.type != new.type), new], key=lambda c: c.type)
+def replace_conditions(
+    conditions: list[AnyCondition],
+    kind: type[AnyCondition],
+    rows: Iterable[tuple[str, str, str, str]],
+    *,
+    generation: int,
+    now: datetime,
+) -> list[AnyCondition]:
+    """The conditions with these set, each by its type, status, reason and message.
+
+    A transition time moves only when the status changes.
+    """
+    known = {condition.type: condition for condition in conditions}
+    for type_, status, reason, message in rows:
+        old = known.get(type_)
+        known[type_] = kind.model_validate(
+            {
+                "type": type_,
+                "status": status,
+                "reason": reason,
+                "message": message,
+                "last_transition_time": old.last_transition_time
+                if old and old.status == status
+                else now,
+                "observed_generation": generation,
+            }
+        )
+    return [known[type_] for type_ in sorted(known)]
 
 
 class Condition(BaseCondition):
@@ -343,28 +366,6 @@ class Federation(Model):
     """What the user wants."""
     status: FederationStatus = Field(default_factory=FederationStatus)
     """What there is."""
-
-
-def set_condition(
-    conditions: list[Condition],
-    type_: ConditionType,
-    status: Literal["True", "False", "Unknown"],
-    reason: Reason,
-    message: str,
-    *,
-    generation: int,
-    now: datetime,
-) -> list[Condition]:
-    """The conditions with one set; its transition time moves only when its status changes."""
-    new = Condition(
-        type=type_,
-        status=status,
-        reason=reason,
-        message=message,
-        last_transition_time=now,
-        observed_generation=generation,
-    )
-    return replace_condition(conditions, new)
 
 
 def trim_history(history: list[HistoryEntry], best: int | None) -> list[HistoryEntry]:

@@ -112,7 +112,7 @@ def _say_outcome(ended: "Federation", folder: "RunDir") -> int:
     from hansa.cli.views.federation import format_joined
     from hansa.core.text import count
     from hansa.local.display import compute_mean
-    from hansa.local.outcome import explain_phase, suggest_fix
+    from hansa.local.rundir import explain_phase, suggest_fix
 
     status = ended.status
     if status.phase == "Suspended":

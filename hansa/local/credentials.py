@@ -1,15 +1,20 @@
-"""Credentials of a run with an object store of the user's own, one identity per environment."""
+"""Credentials of a run with an object store of the user's own: one identity per environment, whose
+keys of all kinds reach its own silo's clients alone."""
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
 
 from hansa.api.endpoint import ENV_API_KEY
+from hansa.api.secure_aggregation import ENV_MASKING_KEY
+from hansa.api.spec import FederationSpec
 from hansa.core.errors import InputError
 from hansa.core.logs import EXPERIENCE
 from hansa.store.base import Credentials
 from hansa.store.experience import ENV_EXPERIENCE_KEY
 from hansa.store.sealed import read_opening_keys
+
+_KEY_FILE_ENDING = ".key"
 
 
 def pick_reader(given: dict[str, dict[str, str]]) -> dict[str, str]:
@@ -74,3 +79,41 @@ def check_experience_key(variables: Mapping[str, str], silo: str, field: str) ->
             f"silo's own key, since {field} seals its experience",
             hint="`hansa keys new FILE --sealing` makes one",
         )
+
+
+def read_masking_keys(
+    spec: FederationSpec, folder: Path | None, *, embedded: bool
+) -> dict[str, dict[str, str]]:
+    """By environment, what its clients get; refused where a mask could not be made, or hides
+    nothing."""
+    if spec.aggregation.secure is None:
+        return {}
+    if embedded:
+        raise InputError(
+            "spec.aggregation.secure: got masks, and the embedded store holds every silo's update "
+            "without them, expected spec.storage and no --embedded-store"
+        )
+    here = [e for e in spec.environments if e.member is None]
+    if here and folder is None:
+        raise InputError(
+            "--masking-keys: got none, expected a folder with the file "
+            f"{here[0].name}{_KEY_FILE_ENDING} of each environment's masking key",
+            hint="`hansa keys new FILE --masking` makes one",
+        )
+    return {
+        e.name: read_masking_key(
+            folder / f"{e.name}{_KEY_FILE_ENDING}", e.masking_key, "--masking-keys"
+        )
+        for e in here
+        if folder
+    }
+
+
+def read_masking_key(path: Path, public: str | None, where: str) -> dict[str, str]:
+    """What one silo's clients get; refused where the file has another key than the spec."""
+    own = [key.public for key in read_opening_keys(path, where)]
+    if public and public not in own:
+        raise InputError(
+            f"{where}: {path}: got {' and '.join(own)}, expected that of maskingKey, {public}"
+        )
+    return {ENV_MASKING_KEY: str(path.absolute())}

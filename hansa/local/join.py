@@ -21,8 +21,12 @@ from hansa.core.errors import HansaError, InputError, PermanentError, Untrusted
 from hansa.core.exits import Exit
 from hansa.core.files import replace_file
 from hansa.core.logs import EXPERIENCE
-from hansa.local import maskingkeys
-from hansa.local.credentials import check_experience_key, drop_private, is_known
+from hansa.local.credentials import (
+    check_experience_key,
+    drop_private,
+    is_known,
+    read_masking_key,
+)
 from hansa.local.executor import LocalExecutor, compute_wait_seconds, now
 from hansa.local.objectstore import LocalStore
 from hansa.local.rundir import RunDir
@@ -99,7 +103,7 @@ def join(wanted: MemberObject, folder: RunDir, joining: Joining, tell: Tell) -> 
 def _read_masking_key(spec: MemberSpec, joining: Joining) -> dict[str, str]:
     """The variable with the masking key; an error where masks are agreed and no key is given."""
     if joining.masking_key:
-        return maskingkeys.read_masking_key(joining.masking_key, None, "--masking-key")
+        return read_masking_key(joining.masking_key, None, "--masking-key")
     if spec.agreed.settings.aggregation.secure:
         raise InputError(
             "--masking-key: got none, expected the file of the silo's masking key, since "

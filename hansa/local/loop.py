@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -14,8 +15,13 @@ from hansa.api.status import Federation
 from hansa.core.errors import InputError, StoreError, UnsealError
 from hansa.core.exits import Exit
 from hansa.crypto.sealing import ENV_SEALING_KEY
-from hansa.local import maskingkeys
-from hansa.local.credentials import check_experience_key, drop_private, pick_reader, read_signer
+from hansa.local.credentials import (
+    check_experience_key,
+    drop_private,
+    pick_reader,
+    read_masking_keys,
+    read_signer,
+)
 from hansa.local.executor import LocalExecutor, compute_wait_seconds, now
 from hansa.local.objectstore import BUCKET, LocalStore
 from hansa.local.rundir import RunDir
@@ -87,10 +93,12 @@ def run(
         embedded = options.embedded or wanted.spec.storage is None
         spec = use_embedded(wanted) if embedded else wanted.spec
         federation = folder.adopt(wanted, wanted.model_copy(update={"spec": spec}), now())
-        environ = _Credentials(options.credentials or {})
+        given = options.credentials or {}
+        store = open_embedded(folder, spec) if embedded else None
+        environ = store.environ if store else partial(choose_credentials, given)
         _check_silos_elsewhere(spec, options, embedded=embedded)
         _check_sealing_key(spec, options, embedded=embedded)
-        of_silos = maskingkeys.read_masking_keys(spec, options.masking_keys, embedded=embedded)
+        of_silos = read_masking_keys(spec, options.masking_keys, embedded=embedded)
         if not embedded:
             check_own_store(spec, environ)
             _check_experience_keys(spec, environ)
@@ -110,13 +118,11 @@ def run(
                 of_silos=of_silos,
             )
         )
-        store = None
-        if embedded:
-            store = stack.enter_context(open_embedded(folder, spec))
-            environ.source = store.environ
+        if store:
+            stack.enter_context(store)
             spec = spec.model_copy(update={"storage": ExchangeStorage(s3=store.s3)})
         ended = _loop(federation, spec, folder, executor, store, display)
-        reached = store.store() if store else own_store(spec, environ.reader())
+        reached = store.store() if store else own_store(spec, pick_reader(given))
         # The cause of a failed run must not be hidden by a store that cannot be read.
         with suppress(StoreError) if ended.status.phase == "Failed" else nullcontext():
             if store:
@@ -295,21 +301,7 @@ def _measure_capacity(spec: FederationSpec, asked: int | None) -> Capacity:
     return measure(threads=spec.training.cpu_threads, model_bytes=model_bytes, asked=asked)
 
 
-class _Credentials:
-    """AWS_* variables by identity: the embedded store's, or those the user gave."""
-
-    def __init__(self, given: dict[str, dict[str, str]]) -> None:
-        self.source: Callable[[str], dict[str, str]] = self._given
-        self._all = given
-
-    def __call__(self, name: str) -> dict[str, str]:
-        return self.source(name)
-
-    def reader(self) -> dict[str, str]:
-        """Whose the runner uses to take results out."""
-        return pick_reader(self._all)
-
-    def _given(self, name: str) -> dict[str, str]:
-        """The identity's own, or the file's default; none: the usual AWS chain."""
-        variables = self._all.get(name) or self._all.get("default") or {}
-        return drop_private(variables) if name == AGGREGATOR else variables
+def choose_credentials(given: dict[str, dict[str, str]], name: str) -> dict[str, str]:
+    """An identity's own of those that the user gave, or the default; none: the usual AWS chain."""
+    variables = given.get(name) or given.get("default") or {}
+    return drop_private(variables) if name == AGGREGATOR else variables

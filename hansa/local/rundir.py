@@ -21,6 +21,7 @@ from hansa.core.errors import InputError
 from hansa.core.files import refuse_links
 from hansa.local.changes import settings_changed
 from hansa.plan.attempts import restart_clocks
+from hansa.plan.policy.quorum import REMEDY
 
 DEFAULT_ROOT = Path("runs")
 LEAST_FREE_BYTES = 8 * 2**20
@@ -193,6 +194,20 @@ def follow(folder: RunDir) -> Iterator[Federation]:
         if not runs:
             return
         time.sleep(LOOK_SECONDS)
+
+
+def explain_phase(federation: Federation) -> str:
+    """What a run does, waits for or failed with; the remedy is in the hint."""
+    progressing = next((c for c in federation.status.conditions if c.type == "Progressing"), None)
+    return progressing.message.removesuffix(REMEDY) if progressing else federation.status.phase
+
+
+def suggest_fix(folder: RunDir) -> str:
+    """What to do about a run that has failed."""
+    return (
+        f"fix that, then `hansa retry --out {folder.path}`, or `hansa run` with other settings; "
+        f"`hansa logs --out {folder.path}` prints the Jobs' logs"
+    )
 
 
 def _can_lock(file: IO[str], kind: int) -> bool:

@@ -40,7 +40,7 @@ _AGGREGATION = "self.aggregation"
 _ENGINE = "self.exploration.engine"
 _FAULTY = f"{_AGGREGATION}.options.faulty"
 _KRUM = ", ".join(f"'{name}'" for name, each in BUILTIN.items() if each.options is KrumOptions)
-_FEDERATION_RULES = (
+FEDERATION_RULES = (
     _make_immutable_rule("seed"),
     _make_immutable_rule("model", "source"),
     _make_immutable_rule("adapter"),
@@ -101,11 +101,7 @@ _FEDERATION_RULES = (
         ".experience.filter",
     ),
 )
-
-
-def list_federation_rules() -> list[Rule]:
-    """Rules of a Federation's spec."""
-    return list(_FEDERATION_RULES)
+"""Rules of a Federation's spec."""
 
 
 def list_environment_rules() -> list[Rule]:

@@ -51,7 +51,7 @@ class CrdDefinition:
 
 
 def _add_federation_rules(spec: Schema) -> None:
-    spec[RULES] = cel.list_federation_rules()
+    spec[RULES] = list(cel.FEDERATION_RULES)
     spec["properties"]["environments"]["items"][RULES] = cel.list_environment_rules()
 
 

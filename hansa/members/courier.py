@@ -113,12 +113,7 @@ def _build_letter(task: CourierAssignment, box: SiloMail) -> Work | Rest | None:
         return Rest(run=task.run, environment=name, why=why, adapter=task.adapter, audit=task.audit)
     if task.template is None or box.work is None:
         raise PermanentError("template: got nothing, expected what all orders have")
-    own = {
-        "environment": box.environment,
-        "start": box.work.start,
-        "own_start": box.work.own_start,
-        "demonstrations": box.work.demonstrations,
-    }
+    own = {**dict(box.work), "environment": box.environment}
     return Work(
         run=task.run,
         environment=box.environment,

@@ -1,9 +1,10 @@
 """Drafts of plans: they collect the Jobs, events and wake-ups that the state machine asks for."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from typing import Any
 
 from hansa.api import job_names
 from hansa.api.assignment import ClientReport, EvaluateReport
@@ -11,7 +12,7 @@ from hansa.api.bucket_documents import fingerprint
 from hansa.api.constants import EventReason
 from hansa.api.courier_assignment import CourierAssignment
 from hansa.api.exchange import CourierStatus
-from hansa.api.jobs import Event, JobRequest, ObservedJob, Plan
+from hansa.api.jobs import BasePlan, Event, JobRequest, ObservedJob, Plan
 from hansa.api.member_status import FederationMember, SiloStatus
 from hansa.api.silo_assignment import SiloCourierAssignment
 from hansa.api.status import Attempts, CurrentRound, Federation, FederationStatus
@@ -91,6 +92,15 @@ class BaseDraft:
         """An event for people."""
         self._events.append(Event(reason=reason, message=message, warning=warning))
 
+    def _collect(self, keep: Set[str], round_: int) -> dict[str, Any]:
+        """What every plan has beside its status; Jobs that are not kept are deleted."""
+        return {
+            "create": self._create,
+            "delete": retention.list_deletable(self._jobs.values(), keep, round_),
+            "events": self._events,
+            "wake_at": self._wake_at,
+        }
+
 
 class Draft(BaseDraft):
     """A federation's plan while it is made."""
@@ -108,7 +118,21 @@ class Draft(BaseDraft):
         self, current: CurrentRound, attempts: Attempts, environment: str
     ) -> ObservedJob | None:
         """The Job of an attempt as observed; requested when it is missing and may start."""
-        request = _build_request(self.federation, current, attempts, environment)
+        federation, name = self.federation, self.federation.metadata.name
+        if environment:
+            task = job_requests.build_client_assignment(federation, current, environment)
+            job = name_attempt_job(name, current, environment, attempts.attempt)
+        else:
+            task = job_requests.build_aggregator_assignment(federation, current)
+            job = job_names.aggregator_job(name, current.round, attempts.attempt)
+        request = JobRequest(
+            name=job,
+            role=task.role,
+            round=current.round,
+            environment=environment,
+            attempt=attempts.attempt,
+            assignment=task,
+        )
         return self.ask(request, attempts.not_before)
 
     def finish(self, status: FederationStatus, *, refusals: Sequence[str] = ()) -> Plan:
@@ -118,44 +142,15 @@ class Draft(BaseDraft):
         is_new = self.federation.status.phase != "Succeeded"
         if concluded.phase == "Succeeded" and is_new:
             self.tell("Succeeded", f"{count(concluded.completed, 'round')} done")
-        return Plan(
-            status=concluded,
-            create=self._create,
-            delete=retention.list_deletable(self._jobs.values(), keep, status.round),
-            events=self._events,
-            wake_at=self._wake_at,
-        )
+        return Plan(status=concluded, **self._collect(keep, status.round))
 
 
-def _build_request(
-    federation: Federation, current: CurrentRound, attempts: Attempts, environment: str
-) -> JobRequest:
-    fed, round_ = federation.metadata.name, current.round
-    if not environment:
-        task = job_requests.build_aggregator_assignment(federation, current)
-        name = job_names.aggregator_job(fed, round_, attempts.attempt)
-    else:
-        task = job_requests.build_client_assignment(federation, current, environment)
-        name = name_attempt_job(fed, current, environment, attempts.attempt)
-    return JobRequest(
-        name=name,
-        role=task.role,
-        round=round_,
-        environment=environment,
-        attempt=attempts.attempt,
-        assignment=task,
-    )
-
-
-@dataclass(kw_only=True)
-class SiloPlan:
-    """What to do next: Jobs to create and to delete, the new status, events to publish."""
+@dataclass(frozen=True, kw_only=True)
+class SiloPlan(BasePlan):
+    """What to do next for a silo."""
 
     status: SiloStatus
-    create: list[JobRequest] = field(default_factory=list)
-    delete: list[str] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)
-    wake_at: datetime | None = None
+    """The new status, to be written once and only if it changed."""
 
 
 class MemberDraft(BaseDraft):
@@ -171,10 +166,5 @@ class MemberDraft(BaseDraft):
     def finish(self, status: SiloStatus) -> SiloPlan:
         """The plan; Jobs that are no longer wanted are deleted."""
         round_ = status.current.round if status.current else 0
-        return SiloPlan(
-            status=member_conditions.conclude(self.silo, status, self.now),
-            create=self._create,
-            delete=retention.list_deletable(self._jobs.values(), self._wanted, round_),
-            events=self._events,
-            wake_at=self._wake_at,
-        )
+        concluded = member_conditions.conclude(self.silo, status, self.now)
+        return SiloPlan(status=concluded, **self._collect(self._wanted, round_))

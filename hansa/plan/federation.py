@@ -10,24 +10,20 @@ from datetime import datetime
 from hansa.api.assignment import AggregatorReport
 from hansa.api.bucket_documents import Member
 from hansa.api.constants import ANNOTATION_RETRY, CONCLUDED, Reason
-from hansa.api.immutable_fields import OPTIONS, immutable_changes, immutable_fields
+from hansa.api.immutable_fields import (
+    OPTIONS,
+    compute_option_digests,
+    immutable_changes,
+    immutable_fields,
+    list_changed_options,
+)
 from hansa.api.jobs import ObservedJob, Plan
 from hansa.api.status import CurrentRound, FailedRound, Federation, FederationStatus, HistoryEntry
 from hansa.core.exits import Exit, get_facts
 from hansa.core.text import count
 from hansa.plan import attempts, remote_silos, secure_retry
 from hansa.plan.builder import Draft
-from hansa.plan.policy import (
-    advice,
-    apart,
-    deadline,
-    guard,
-    masks,
-    options,
-    orders,
-    presence,
-    quorum,
-)
+from hansa.plan.policy import advice, apart, deadline, guard, masks, orders, presence, quorum
 from hansa.plan.rollback import roll_back
 from hansa.plan.round_opening import build_current_round
 from hansa.plan.summary import (
@@ -80,14 +76,14 @@ def _advance(draft: Draft, status: FederationStatus) -> FederationStatus:
 def _accept_spec(draft: Draft) -> FederationStatus:
     """Remember what later specs are compared with; changed options of a world are told."""
     spec, status = draft.federation.spec, draft.federation.status
-    for name in options.list_changed(spec, status.accepted):
+    for name in list_changed_options(spec, status.accepted):
         why = f"{name}: the options of its world changed, which counts from the next round on"
         draft.tell("SettingsChanged", why, warning=True)
     if status.observed_generation != draft.federation.metadata.generation:
         for reason, warning in advice.warnings(spec):
             draft.tell(reason, warning, warning=True)
     accepted = immutable_fields(spec, status.accepted)
-    accepted[OPTIONS] = options.compute_digests(spec, status.accepted)
+    accepted[OPTIONS] = compute_option_digests(spec, status.accepted)
     generation = draft.federation.metadata.generation
     return status.model_copy(update={"accepted": accepted, "observed_generation": generation})
 

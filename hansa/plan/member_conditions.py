@@ -12,7 +12,7 @@ from hansa.api.member_status import (
     SiloPhase,
     SiloStatus,
 )
-from hansa.api.status import replace_condition
+from hansa.api.status import replace_conditions
 
 REMEDIES: dict[Trouble, str] = {
     "Unreachable": "it is retried",
@@ -30,18 +30,10 @@ _Verdict = tuple[Literal["True", "False", "Unknown"], MemberReason, str]
 def conclude(silo: FederationMember, status: SiloStatus, now: datetime) -> SiloStatus:
     """The status with everything that follows from its other fields."""
     current, generation = status.current, silo.metadata.generation
-    conditions = status.conditions
-    for type_, look in _LOOKS.items():
-        value, reason, message = look(silo, status)
-        condition = SiloCondition(
-            type=type_,
-            status=value,
-            reason=reason,
-            message=message,
-            last_transition_time=now,
-            observed_generation=generation,
-        )
-        conditions = replace_condition(conditions, condition)
+    rows = [(type_, *look(silo, status)) for type_, look in _LOOKS.items()]
+    conditions = replace_conditions(
+        status.conditions, SiloCondition, rows, generation=generation, now=now
+    )
     return status.model_copy(
         update={
             "phase": _find_phase(silo, status),

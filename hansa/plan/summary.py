@@ -13,6 +13,7 @@ from hansa.api.constants import ANSWERED, Phase, Reason
 from hansa.api.status import (
     AdapterStatus,
     BestAdapter,
+    Condition,
     CurrentRound,
     EnvironmentStatus,
     Federation,
@@ -20,7 +21,7 @@ from hansa.api.status import (
     GuardStatus,
     HistoryEntry,
     RoundEnvironment,
-    set_condition,
+    replace_conditions,
     trim_history,
 )
 from hansa.core.exits import Exit, describe_failure
@@ -338,21 +339,19 @@ def _set_conditions(
     phase, progressing, reason, message = _describe_progress(status, federation, refusals)
     wrong, why = degraded.find_degradation(status)
     done = phase == "Succeeded"
-    generation = federation.metadata.generation
-    conditions = status.conditions
     rounds = f"{status.completed} of {count(federation.spec.rounds, 'round')} done"
     accepted = ("False", "ImmutableFieldChanged") if refusals else ("True", "Valid")
     succeeded = ("True", "AllRoundsDone") if done else ("Unknown", "Running")
-    rows: list[tuple[Any, Any, Any, str]] = [
+    rows = [
         ("Accepted", *accepted, "; ".join(refusals)),
         ("Progressing", progressing, reason, message),
         ("Degraded", "False" if wrong == "AllHealthy" else "True", wrong, why),
         ("Succeeded", *succeeded, rounds),
     ]
-    for type_, state, cause, text in rows:
-        conditions = set_condition(
-            conditions, type_, state, cause, text, generation=generation, now=now
-        )
+    generation = federation.metadata.generation
+    conditions = replace_conditions(
+        status.conditions, Condition, rows, generation=generation, now=now
+    )
     return status.model_copy(update={"phase": phase, "conditions": conditions})
 
 

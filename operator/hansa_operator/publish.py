@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from hansa.api import constants
 from hansa.api.jobs import Event
-from hansa.api.status import BaseCondition, replace_condition
+from hansa.api.status import BaseCondition, replace_conditions
 from hansa.core import logs
 from hansa.core.errors import HansaError, InputError
 from hansa.core.sanitize import sanitize
@@ -145,15 +145,9 @@ def _set_false(
     for each in (thing.get("status") or {}).get("conditions") or ():
         with suppress(ValidationError):
             conditions.append(kind.condition.model_validate(each))
-    for type_ in types:
-        new = kind.condition(
-            type=type_,
-            status="False",
-            reason=reason,
-            message=why,
-            last_transition_time=now,
-            observed_generation=_generation(thing),
-        )
-        conditions = replace_condition(conditions, new)
+    rows = [(type_, "False", reason, why) for type_ in types]
+    conditions = replace_conditions(
+        conditions, kind.condition, rows, generation=_generation(thing), now=now
+    )
     status: Data = thing.get("status") or {}
     return {**status, "conditions": [condition.to_json() for condition in conditions]}

@@ -57,7 +57,7 @@ class Letters(Cluster):
                 order=box.order,
             )
             for index, box in enumerate(boxes)
-            if box.work or box.rest
+            if box.order
         ]
         return self.report(CourierReport(posted=posted))
 

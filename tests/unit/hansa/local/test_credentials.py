@@ -8,7 +8,7 @@ import pytest
 from hansa.core.errors import InputError
 from hansa.local.credentials import read_credentials
 from hansa.local.executor import LocalExecutor
-from hansa.local.loop import RunOptions, _Credentials
+from hansa.local.loop import RunOptions, choose_credentials
 from hansa.runtime.capacity import Capacity
 from hansa.store.experience import ENV_EXPERIENCE_KEY
 from hansa.store.private import KEY, SECRET
@@ -37,10 +37,10 @@ def test_a_variable_that_is_no_key_is_refused_without_repeating_its_value(
 @pytest.mark.parametrize("given", ["aggregator", "default"])
 def test_the_aggregator_never_gets_what_opens_a_private_store(given: str) -> None:
     options = RunOptions(credentials={given: {**PAIR, **OWN}})
-    environ = _Credentials(options.credentials or {})
-    assert environ("aggregator") == PAIR
+    credentials = options.credentials or {}
+    assert choose_credentials(credentials, "aggregator") == PAIR
     if given == "default":
-        assert environ("maze") == {**PAIR, **OWN}
+        assert choose_credentials(credentials, "maze") == {**PAIR, **OWN}
 
 
 @pytest.mark.parametrize("own_credentials", [True, False])

@@ -168,7 +168,7 @@ def test_an_order_that_was_posted_while_somebody_suspends_is_taken_back() -> Non
     cluster.set(name, "succeeded", report=CourierReport(posted=posted))
     cluster.federation = with_spec(cluster.federation, suspend=True)
     cluster.turn()
-    assert cluster.courier.boxes[0].rest == "suspended"
+    assert cluster.courier.boxes[0].order.why == "suspended"
 
 
 # -- resting ----------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ def test_a_suspended_federation_tells_its_silos_first() -> None:
     assert cluster.status.phase == "Running"
     assert cluster.condition("Progressing").reason == "Closing"
     assert cluster.active() == ["fed-mail-a4"]
-    assert cluster.courier.boxes[0].rest == "suspended"
+    assert cluster.courier.boxes[0].order.why == "suspended"
     assert "Suspended" not in cluster.reasons()
     cluster.deliver()
     assert cluster.status.phase == "Suspended"
@@ -218,7 +218,7 @@ def test_a_silo_that_left_the_spec_is_told_and_then_forgotten() -> None:
     kept = [e for e in cluster.federation.spec.to_json()["environments"] if e["name"] != "bank"]
     cluster.federation = with_spec(cluster.federation, environments=kept)
     cluster.turn()
-    rests = {b.environment: b.rest for b in cluster.courier.boxes}
+    rests = {b.environment: b.order.why if b.order else "" for b in cluster.courier.boxes}
     assert rests == {"bank": "removed", "clinic": ""}
     cluster.deliver()
     assert [m.name for m in cluster.status.members] == ["clinic"]

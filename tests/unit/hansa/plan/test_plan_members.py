@@ -68,7 +68,7 @@ def test_both_kinds_of_silos_are_merged_and_the_last_adapter_is_evaluated_by_bot
     cluster.answered("clinic")
     cluster.answer("maze")
     assert cluster.condition("Progressing").reason == "Closing"
-    assert cluster.courier.boxes[0].rest == "finished" and not cluster.courier.listens
+    assert cluster.courier.boxes[0].order.why == "finished" and not cluster.courier.listens
     cluster.deliver()
     assert cluster.status.phase == "Succeeded"
     assert cluster.active() == []
