@@ -97,7 +97,7 @@ def _watch_run(out: Path) -> int:
 
 
 def _judge_run(folder: "RunDir") -> int:
-    from hansa.local.outcome import explain_phase, suggest_fix
+    from hansa.local.rundir import explain_phase, suggest_fix
 
     federation = folder.load()
     phase, where = federation.status.phase, f"run {folder.path}"

@@ -24,9 +24,9 @@ from hansa.api.spec import S3
 from hansa.core.errors import HansaError, InputError, StoreError, Unreachable
 from hansa.core.files import refuse_links
 from hansa.core.http import HttpClient, HttpError
+from hansa.crypto.certificate import make_certificate
 from hansa.local.ports import Block, claim_ports, reclaim_ports
 from hansa.local.room import VOLUME_MEGABYTES, check_room
-from hansa.local.store_certificate import make_certificate
 from hansa.runtime.warm_parent import read_last_line
 from hansa.store import access_grants
 from hansa.store.base import Credentials
@@ -36,6 +36,8 @@ RUNNER = "_runner"
 """Identity that may do everything, for the runner itself; no environment can have this name."""
 
 BUCKET = "hansa"
+_PARTS = ("MASTER", "VOLUME", "FILER", "S3", "CLIENT", "ADMIN", "WORKER", "MSG_BROKER", "MSG_AGENT")
+"""Parts of the server that speak to one another by gRPC."""
 _HOST = "127.0.0.1"
 _LOG_LIMIT = 10_000_000
 _STOP_SECONDS = 2.0
@@ -126,7 +128,7 @@ class LocalStore:
         self.folder.chmod(0o700)
         refuse_links(self.folder)
         self._lock = self._lock or _lock_folder(self.folder / "lock", self._start_seconds)
-        self._grpc = make_certificate(self.folder)
+        self._grpc = _name_certificate(*make_certificate(self.folder, "grpc"))
         self._clean_up_after_kill()
         try:
             self._start_on_free_ports(binary)
@@ -317,6 +319,14 @@ class LocalStore:
             if block:
                 block.remove_sockets()
         (self.folder / "ports.json").unlink(missing_ok=True)
+
+
+def _name_certificate(certificate: Path, key: Path) -> dict[str, str]:
+    """Variables by which every part asks the others for this certificate, and shows it."""
+    named = {"WEED_GRPC_CA": str(certificate)}
+    for part in _PARTS:
+        named |= {f"WEED_GRPC_{part}_CERT": str(certificate), f"WEED_GRPC_{part}_KEY": str(key)}
+    return named
 
 
 def attach(folder: Path) -> S3Store | None:
