@@ -79,7 +79,7 @@ class Agreement(Model):
     """How a round explores, trains, evaluates and merges."""
     demonstrations: DemonstrationCount | None = None
     """The silo's own number of demonstrations; absent: that of settings.experience."""
-    masking_keys: dict[DnsName, MaskingKey] = Field(default_factory=dict)
+    masking_keys: dict[DnsName, MaskingKey] | None = None
     """Public masking keys of all silos, where updates are masked: an order names no others."""
 
 

@@ -35,7 +35,7 @@ def member(
     read, signer = open_invitation(data, name)
     say(f"signed by {signer}: {fingerprint(signer)}")
     say("compare this fingerprint with the coordinator before you apply or join")
-    for silo, masking_key in sorted(read.agreed.masking_keys.items()):
+    for silo, masking_key in sorted((read.agreed.masking_keys or {}).items()):
         say(f"{silo} masks with {masking_key}: {fingerprint(masking_key)}")
     if read.allow:
         say("the coordinator asks you to allow this; take out of spec.limits what you do not:")

@@ -101,9 +101,9 @@ def _build_agreed(spec: FederationSpec, name: str) -> Agreement:
     )
 
 
-def _list_masking_keys(spec: FederationSpec) -> dict[str, str]:
+def _list_masking_keys(spec: FederationSpec) -> dict[str, str] | None:
     if spec.aggregation.secure is None:
-        return {}
+        return None
     return {e.name: e.masking_key for e in spec.environments if e.masking_key}
 
 

@@ -110,8 +110,9 @@ def _check_masking(order: Assignment, member: MemberSpec) -> OrderRefusal | None
         return OrderRefusal(code="differs", path="masking", came=came, fits=fits)
     if masking is None or secure is None:
         return None
+    known = member.agreed.masking_keys or {}
     for name, key in sorted(masking.peers.items()):
-        fits = member.agreed.masking_keys.get(name, "no silo of this name")
+        fits = known.get(name, "no silo of this name")
         if key != fits:
             came = f"{name} with key {key}"
             return OrderRefusal(code="differs", path="masking.peers", came=came, fits=fits)

@@ -29,8 +29,8 @@ HOMES = {
     "boto3": ["hansa/store/s3.py"],
     "botocore": ["hansa/store/s3.py"],
     "cryptography": [
-        *("hansa/crypto/dsse.py", "hansa/crypto/keys.py", "hansa/crypto/sealing.py"),
-        "hansa/adapter/masking.py",
+        *("hansa/crypto/certificate.py", "hansa/crypto/dsse.py", "hansa/crypto/keys.py"),
+        *("hansa/crypto/sealing.py", "hansa/adapter/masking.py"),
     ],
     "torch": ["hansa_client"],
     "transformers": ["hansa_client"],

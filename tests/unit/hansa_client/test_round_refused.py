@@ -75,7 +75,7 @@ def test_an_adapter_of_other_shapes_than_the_spec_names_is_refused_before_it_is_
 ) -> None:
     store = MemoryStore()
     play(store, assign(evaluate=False))
-    shapes = lora.shapes(store.objects[UPDATE + bucket_keys.ADAPTER])
+    shapes = lora.shapes(lora.decode(store.objects[UPDATE + bucket_keys.ADAPTER]))
     digest = lora.shapes_digest(dict(reversed(shapes.items())))
     other = MemoryStore()
     named = {**assign().adapter.to_json(), "shapes": "b" * 64}

@@ -107,7 +107,7 @@ def test_a_writer_killed_at_any_step_is_completed_by_the_next_one(tmp_path: Path
     """While a run is written, and after it was moved but not yet remembered."""
     federation = make_tracked()
     environ = {key: value for key, value in os.environ.items() if key != "WANDB_SERVICE"}  # ours
-    for step in ("_rows", "replace_file"):
+    for step in ("_group_rows", "replace_file"):
         command = [sys.executable, "-c", KILLED, str(tmp_path), step]
         killed = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True)
         assert killed.returncode == 9, killed.stderr

@@ -10,10 +10,12 @@ import pytest
 
 from hansa.api.assignment import Assignment
 from hansa.core.errors import PermanentError
+from hansa_client.endpoint.adapters import TRANSFORMERS
+from hansa_client.endpoint.engine import make_offer
 from hansa_client.models import base_model
 from hansa_client.models.base_model import Base
 from tests.support import transformers_serve
-from tests.unit.hansa_client.endpoint.playing import HOW, engine, play, random_adapter
+from tests.unit.hansa_client.endpoint.playing import HOW, play, random_adapter
 from tests.unit.hansa_client.rounds import Assign
 
 GREEDY = replace(HOW, temperature=0.0)
@@ -95,7 +97,7 @@ def test_another_base_or_another_adapter_has_another_name(
     )
     one, two = (random_adapter(base, assignment, seed) for seed in (1, 2))
     names = [
-        engine(told, tensors)._make_offer(base).name
+        make_offer(told, TRANSFORMERS, tensors, base_model.resolve(told.model.source), base).name
         for told, tensors in [(assignment, one), (assignment, two), (elsewhere, one)]
     ]
     assert len(set(names)) == 3
