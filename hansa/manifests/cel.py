@@ -63,9 +63,9 @@ FEDERATION_RULES = (
         ".exchange",
     ),
     _make_rule(
-        f"!has({_AGGREGATION}) || !has({_AGGREGATION}.strategy) || !has({_AGGREGATION}.options) || "
-        f"!has({_FAULTY}) || !({_AGGREGATION}.strategy in [{_KRUM}]) || "
-        f"size(self.environments) >= 2 * {_FAULTY} + 3",
+        f"!has({_AGGREGATION}) || !has({_AGGREGATION}.strategy) || "
+        f"!({_AGGREGATION}.strategy in [{_KRUM}]) || size(self.environments) >= 3 + 2 * "
+        f"(has({_AGGREGATION}.options) && has({_FAULTY}) ? {_FAULTY} : {KrumOptions().faulty})",
         "spec.aggregation.options.faulty: krum and multi-krum need 2 x faulty + 3 "
         "spec.environments",
         ".aggregation.options.faulty",

@@ -37,7 +37,7 @@ def test_two_that_serve_one_silo_make_one_result_and_are_told(in_one_place, silo
             until(lambda: "Twin" in twin.events, "the second to see that it is one")
     equal(coordinator.out, in_one_place)
     check_mail(silos, manifest)
-    assert "another one runs with its key" in twin.events
+    assert "another silo uses its key" in twin.events
     assert "warning JobFailed" not in silo.events + twin.events
 
 
