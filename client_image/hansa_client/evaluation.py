@@ -40,6 +40,8 @@ class Subject:
     """Its document in the exchange."""
     private_key: str
     """The same task by task, in the silo's private store."""
+    released_key: str
+    """There, too: the document as it was published, where spec.privacy adds noise."""
 
 
 def make_subject(assignment: Assignment, own_sha256: str = "") -> Subject:
@@ -52,12 +54,24 @@ def make_subject(assignment: Assignment, own_sha256: str = "") -> Subject:
         adapter,
         bucket_keys.evaluation(assignment.storage.prefix, name, adapter.round, own=is_own),
         bucket_keys.evaluation_tasks(private, name, adapter.round, own=is_own),
+        bucket_keys.released_evaluation(private, name, adapter.round),
     )
 
 
-def find(store: ObjectStore, assignment: Assignment, subject: Subject) -> EvaluationDocument | None:
-    """An adapter's evaluation, if it was measured already."""
-    data = get_if_present(store, subject.key)
+def find(
+    exchange: ObjectStore, private: ObjectStore, assignment: Assignment, subject: Subject
+) -> EvaluationDocument | None:
+    """An adapter's evaluation, if it was measured already.
+
+    With privacy the silo's own copy counts: whoever deletes the published one, and asks for other
+    tasks, gets the same answer. Two answers would tell what is between them.
+    """
+    if assignment.settings.privacy:
+        released = get_if_present(private, subject.released_key)
+        if released is not None:
+            put_once(exchange, subject.key, released)
+            return _parse_evaluation(assignment, subject, released)
+    data = get_if_present(exchange, subject.key)
     return _parse_evaluation(assignment, subject, data) if data is not None else None
 
 
@@ -112,8 +126,11 @@ def commit(
         seconds=0.0 if noisy else round(seconds, 3),
         **(_add_noise(kept, len(episodes) + broken, noisy) if noisy else kept.counts()),
     )
-    stored = put_once(exchange, subject.key, canonical(own.to_json()))
-    return _parse_evaluation(assignment, subject, stored)
+    data = canonical(own.to_json())
+    if noisy:
+        data = put_once(private, subject.released_key, data)
+    stored = put_once(exchange, subject.key, data)
+    return _parse_evaluation(assignment, subject, data if noisy else stored)
 
 
 def _add_noise(kept: TaskTallies, planned: int, noisy: NoisyCounts) -> dict[str, Any]:

@@ -221,9 +221,11 @@ class NoisyCounts:
     def add_noise(self, split: str, successes: int, planned: int) -> Figures:
         """Successes with noise, whole and within what is possible, of the episodes planned.
 
-        Another number of successes has other noise, so no difference of two answers cancels it.
+        Another question, or another number of successes, has other noise, so no difference of two
+        answers cancels it.
         """
-        drawn = float(self.stream.draw_normals(f"{split}/{successes}", 1)[0])
+        question = f"{split}/{planned}/{self.samples}/{successes}"
+        drawn = float(self.stream.draw_normals(question, 1)[0])
         shown = round(successes + self.noise * self.samples * drawn)
         return Figures(episodes=planned, successes=min(max(shown, 0), planned))
 

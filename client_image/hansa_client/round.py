@@ -101,7 +101,7 @@ def _check_training(
 def find_evaluation(silo: Silo) -> EvaluationDocument | None:
     """The start adapter's evaluation, if it was measured already."""
     subject = evaluations.make_subject(silo.assignment)
-    return evaluations.find(silo.exchange, silo.assignment, subject)
+    return evaluations.find(silo.exchange, silo.private, silo.assignment, subject)
 
 
 def evaluate(silo: Silo, agent: Agent) -> EvaluationDocument:
@@ -146,7 +146,7 @@ def find_own_evaluation(silo: Silo, committed: Committed | None) -> EvaluationDo
     if not committed or not is_own_wanted(silo, committed):
         return None
     subject = evaluations.make_subject(silo.assignment, committed.adapter)
-    return evaluations.find(silo.exchange, silo.assignment, subject)
+    return evaluations.find(silo.exchange, silo.private, silo.assignment, subject)
 
 
 def evaluate_own(silo: Silo, agent: Agent, committed: Committed) -> EvaluationDocument:

@@ -153,6 +153,11 @@ def evaluation_tasks(
     return f"{root}evaluations/{round_:05d}{'-own' * own}.json"
 
 
+def released_evaluation(private_prefix: str, environment: str, round_: int) -> str:
+    """What was published of an evaluation with noise: the one answer about its adapter."""
+    return f"{experience_root(private_prefix, environment)}released/{round_:05d}.json"
+
+
 def personal_folder(private_prefix: str, environment: str, round_: int) -> str:
     """What the silo serves itself after a round; as private as its trajectories."""
     return f"{experience_root(private_prefix, environment)}personal/{round_:05d}/"

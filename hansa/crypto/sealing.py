@@ -5,7 +5,8 @@ under ChaCha20-Poly1305. The object's own name is part of its key, and each chun
 whether it is the last are part of its nonce: moving, truncating or replacing parts is detected.
 
 Limits: anyone with the reader's private key can open everything that was ever sealed to it. Objects
-are not signed: anyone who can write one can seal other bytes, which the manifest's digest detects.
+that are sealed to a public key are not signed: anyone can seal other bytes, which the manifest's
+digest detects. What a party seals to itself, only it can seal.
 Their length shows the length of what is in them.
 """
 
@@ -14,6 +15,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from hansa.core.canonical import sha256
 from hansa.core.errors import InputError, KeyMissing, UnsealError
 from hansa.crypto.keys import KEY_BYTES, PrivateKey, keyid, load_pem, parse_public_key
 
@@ -24,6 +26,7 @@ ENV_SEALING_KEY = "HANSA_SEALING_KEY"
 """File of the private keys with which a program opens what was sealed to them."""
 
 MAGIC = b"hansa-sealed/1\n\0"
+_OWN = b"hansa-sealed/1 own"
 CHUNK = 2**18
 """Bytes of a chunk before it is sealed."""
 _KEYID, _TAG = 8, 16
@@ -38,6 +41,18 @@ class OpeningKey(PrivateKey):
     """A reader's private key; writers seal to its public half."""
 
     algorithm = "x25519"
+
+    def mix(self, shared: bytes) -> bytes:
+        """The secret that an object's key follows from: that of both sides."""
+        return shared
+
+
+class OwnKey(OpeningKey):
+    """A key by which a party seals to itself: who knows its public half alone can seal nothing."""
+
+    def mix(self, shared: bytes) -> bytes:
+        """The secret of both sides, and one that only the holder of the private key has."""
+        return shared + bytes.fromhex(sha256(_OWN + self.private.private_bytes_raw()))
 
 
 def generate_opening_key() -> OpeningKey:
@@ -83,21 +98,28 @@ def is_sealed(head: bytes) -> bool:
     return head.startswith(MAGIC)
 
 
-def seal(public: str, name: str, data: bytes) -> bytes:
-    """The sealed object of that name; each call gives other bytes, since the key is ephemeral."""
-    return b"".join(seal_pieces(public, name, len(data), io.BytesIO(data).read))
+def seal(to: str | OwnKey, name: str, data: bytes) -> bytes:
+    """The sealed object of that name; each call gives other bytes, since the key is ephemeral.
+
+    `to` is the reader's public key, or the key of a party that seals to itself.
+    """
+    return b"".join(seal_pieces(to, name, len(data), io.BytesIO(data).read))
 
 
-def seal_pieces(public: str, name: str, size: int, read: Callable[[int], bytes]) -> Iterator[bytes]:
+def seal_pieces(
+    to: str | OwnKey, name: str, size: int, read: Callable[[int], bytes]
+) -> Iterator[bytes]:
     """The same, piece by piece; `read` gives the next bytes of what goes into it."""
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
+    public = to if isinstance(to, str) else to.public
     reader, own = parse_public_key("x25519", public), X25519PrivateKey.generate()
     ephemeral = own.public_key().public_bytes_raw()
     try:
         shared = own.exchange(X25519PublicKey.from_public_bytes(reader))
     except ValueError:  # a point with which every secret is the same
         raise InputError(f"public key: got {public}, which seals nothing") from None
+    shared = shared if isinstance(to, str) else to.mix(shared)
     cipher = _derive_cipher(shared, ephemeral, reader, name)
     yield MAGIC + bytes.fromhex(keyid(public)) + ephemeral
     last = max(0, (size - 1) // CHUNK)
@@ -192,7 +214,8 @@ def _agree_on_cipher(head: bytes, keys: Sequence[OpeningKey], name: str) -> "Cha
         shared = key.private.exchange(X25519PublicKey.from_public_bytes(ephemeral))
     except ValueError:
         raise UnsealError(f"{name}: its head names no public key") from None
-    return _derive_cipher(shared, ephemeral, parse_public_key("x25519", key.public), name)
+    reader = parse_public_key("x25519", key.public)
+    return _derive_cipher(key.mix(shared), ephemeral, reader, name)
 
 
 def _derive_cipher(shared: bytes, ephemeral: bytes, reader: bytes, name: str) -> "ChaCha20Poly1305":

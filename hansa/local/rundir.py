@@ -47,7 +47,7 @@ class RunDir:
     def prepare(self) -> None:
         """Make the folder; a user's other files are never mixed with a run's."""
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)  # episodes are in its report
             others = [e.name for e in self.path.iterdir() if not _is_ours(e.name)]
             if others and not self.object.exists() and not (self.path / "member.json").exists():
                 raise InputError(

@@ -2,10 +2,17 @@
 
 import json
 from pathlib import Path
+from typing import Any
+
+from hansa.validation.messages import describe_value
 
 FILES = ("config.json", "tokenizer_config.json")
 KEY = "auto_map"
 """Names Python files of the model that transformers would run with trust_remote_code=True."""
+
+
+KERNELS = ("use_kernels", "kernel_config")
+"""Settings with which transformers fetches compiled code."""
 
 
 def find_remote_code(folder: Path) -> str:
@@ -18,9 +25,22 @@ def find_remote_code(folder: Path) -> str:
             document = json.loads((folder / name).read_bytes())
         except (OSError, ValueError, RecursionError):
             continue
+        if isinstance(document, dict) and (setting := _find_kernel(document)):
+            return f"{name} has {setting}, which asks a hub for code; Hansa runs none: take it out"
         if isinstance(document, dict) and document.get(KEY):
             return (
                 f"{name} has {KEY}, which asks for code of the model's own; Hansa runs none: "
                 f"where transformers knows the model itself, take {KEY} out"
             )
+    return ""
+
+
+def _find_kernel(document: dict[str, Any]) -> str:
+    """A setting of a model, or of a part of it, that names code of a hub as `owner/name`."""
+    for key, value in document.items():
+        is_named = key.endswith("_implementation") and "/" in str(value)
+        if is_named or (key in KERNELS and value):
+            return f"{key} {describe_value(value)}"
+        if isinstance(value, dict) and (inner := _find_kernel(value)):
+            return f"{key}.{inner}"
     return ""

@@ -19,7 +19,7 @@ from hansa.api.assignment import Assignment
 from hansa.core.errors import KeyMissing
 from hansa.core.logs import EXPERIENCE
 from hansa.crypto import sealing
-from hansa.crypto.sealing import OpeningKey
+from hansa.crypto.sealing import OpeningKey, OwnKey
 from hansa.store.base import ObjectStore
 from hansa.store.sealed import UnsealingStore, read_keys_from
 
@@ -37,7 +37,8 @@ class ExperienceStore(UnsealingStore):
         self, store: ObjectStore, prefix: str, environment: str, own: Sequence[OpeningKey]
     ) -> None:
         """`prefix` is the private one."""
-        super().__init__(store, prefix, own)
+        self._own = [OwnKey(private=key.private) for key in own]
+        super().__init__(store, prefix, self._own)
         self._root = bucket_keys.experience_root(prefix, environment)
         self._budget = bucket_keys.privacy_budget(prefix, environment)
 
@@ -50,16 +51,16 @@ class ExperienceStore(UnsealingStore):
     def put_if_absent(self, key: str, data: bytes) -> None:
         """Write an object once; Precondition when it exists already."""
         if self._is_private(key) and self._keys:
-            data = sealing.seal(self._keys[0].public, key, data)
+            data = sealing.seal(self._own[0], key, data)
         self._store.put_if_absent(key, data)
 
     def upload_if_absent(self, key: str, path: Path) -> str:
         """Write a file as an object once, sealed a little at a time; the file's own sha256."""
         if not self._is_private(key) or not self._keys:
             return self._store.upload_if_absent(key, path)
-        public, size = self._keys[0].public, path.stat().st_size
+        size = path.stat().st_size
         with path.open("rb") as plain, NamedTemporaryFile(prefix="hansa-") as sealed:
-            sealed.writelines(sealing.seal_pieces(public, key, size, plain.read))
+            sealed.writelines(sealing.seal_pieces(self._own[0], key, size, plain.read))
             sealed.flush()
             self._store.upload_if_absent(key, Path(sealed.name))
             plain.seek(0)

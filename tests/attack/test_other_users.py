@@ -149,6 +149,15 @@ def test_a_run_folder_with_a_link_in_it_is_not_used(tmp_path: Path, name: str) -
     assert mine.read_text() == "my own\n"
 
 
+def test_a_new_run_folder_is_its_owners_and_one_that_was_opened_stays_open(tmp_path: Path) -> None:
+    folder = RunDir(tmp_path / "runs" / "mine")
+    folder.prepare()
+    assert folder.path.stat().st_mode & 0o777 == 0o700
+    folder.path.chmod(0o755)
+    folder.prepare()
+    assert folder.path.stat().st_mode & 0o777 == 0o755
+
+
 def test_an_event_is_not_appended_to_what_a_link_names(tmp_path: Path) -> None:
     from datetime import UTC, datetime
 

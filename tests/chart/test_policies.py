@@ -6,7 +6,7 @@ import pytest
 
 from tests.chart.charts import CHART, NAMESPACE, Objects, helm, refusal, render
 
-METADATA = {"169.254.0.0/16", "168.63.129.16/32"}
+METADATA = {"169.254.0.0/16", "168.63.129.16/32", "100.100.100.200/32"}
 METADATA_6 = {"fe80::/10", "fd00:ec2::254/128", "fd20:ce::254/128"}
 API_SERVER = {"apiServer": {"cidrs": ["10.96.0.1/32", "192.0.2.7/32", "2001:db8::1/128"]}}
 DNS = {"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +24,9 @@ from hansa_client.serving.metrics import Metrics
 from hansa_client.serving.server import Service
 from hansa_worlds import Prompt
 
+_TOKEN_CHARACTERS = 64
+"""Characters of a token on average, at most: more than any text has."""
+_MOST_LOGPROBS = 2**19
 _LEAST_LOGPROB = -9999.0
 """What OpenAI's API says instead of minus infinity."""
 
@@ -62,10 +66,12 @@ class Completions(Service):
     def begin(self, request: ChatRequest) -> Completion:
         """Queue a request's answers; OpenAIError for a long prompt or an unknown model."""
         adapter = self.catalogue.open(request.model)
+        self._check_size(request)
         tokens = self.chat.encode_conversation(
             Prompt(messages=request.messages, tools=request.tools)
         )
         budget = self._compute_budget(request, len(tokens))
+        _check_logprobs(request, budget)
         news: SimpleQueue[TurnEvent] = SimpleQueue()
         seed = random.SystemRandom().getrandbits(62) if request.seed is None else request.seed
         turns = [
@@ -93,6 +99,19 @@ class Completions(Service):
         self.engine.submit(turns)
         return Completion(self, request, turns, news)
 
+    def _check_size(self, request: ChatRequest) -> None:
+        """Refuse a chat that cannot fit before its tokens are counted, which takes longer."""
+        characters = len(json.dumps([*request.messages, *request.tools], ensure_ascii=False))
+        most = _TOKEN_CHARACTERS * self.engine.max_length
+        if characters > most:
+            raise OpenAIError(
+                HTTPStatus.BAD_REQUEST,
+                f"messages: got {characters} characters, expected at most {most}, with which "
+                f"{self.engine.max_length} tokens were {_TOKEN_CHARACTERS} characters long",
+                param="messages",
+                code="context_length_exceeded",
+            )
+
     def _compute_budget(self, request: ChatRequest, prompt: int) -> int:
         """Tokens that an answer may have: what was asked for, if it fits behind the prompt."""
         room = self.engine.max_length - prompt
@@ -106,6 +125,18 @@ class Completions(Service):
                 code="context_length_exceeded",
             )
         return asked or min(room, MAX_NEW_TOKENS)
+
+
+def _check_logprobs(request: ChatRequest, budget: int) -> None:
+    """Bound the memory of an answer in which each token comes with others."""
+    entries = request.n * budget * (1 + (request.top_logprobs or 0))
+    if request.top_logprobs is not None and entries > _MOST_LOGPROBS:
+        raise OpenAIError(
+            HTTPStatus.BAD_REQUEST,
+            f"top_logprobs: got {request.top_logprobs} for {request.n} answers of at most {budget} "
+            f"tokens, expected at most {_MOST_LOGPROBS} logprobs in all",
+            param="top_logprobs",
+        )
 
 
 class Completion:

@@ -40,7 +40,7 @@ class ChatHandler(BaseHTTPRequestHandler):
     def setup(self) -> None:
         """Read with deadlines."""
         super().setup()
-        self._reader = wire.TimedReader(self.connection)
+        self._reader = wire.TimedReader(self.connection, self.server.is_crowded)
         self.rfile = io.BufferedReader(self._reader)
         self._status = 0
 
@@ -48,7 +48,16 @@ class ChatHandler(BaseHTTPRequestHandler):
         """The next request, if one comes in time."""
         self._reader.restart()
         self._status = 0
-        super().handle_one_request()
+        self.requestline = ""
+        try:
+            super().handle_one_request()
+        except wire.HeadTooLong:
+            self._refuse(
+                OpenAIError(
+                    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+                    f"the headers: got more than {wire.MOST_HEAD_BYTES} bytes, expected fewer",
+                )
+            )
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Errors of http.server itself, in the shape of the API."""
@@ -130,6 +139,7 @@ class ChatHandler(BaseHTTPRequestHandler):
         """Answer, or send the error; nothing that one request does affects another."""
         with self.server.count_busy():
             try:
+                self._check_origin()
                 answer()
             except OpenAIError as error:
                 self._refuse(error)
@@ -147,11 +157,25 @@ class ChatHandler(BaseHTTPRequestHandler):
             raise OpenAIError(
                 HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"Content-Type: got another, expected {_JSON}"
             )
+        self._reader.take_body()
         body = wire.read_body(self.headers, self.rfile)
         if self.server.is_draining:
             self.close_connection = True
             raise make_shutdown_error()
         return body
+
+    def _check_origin(self) -> None:
+        """Refuse what a page in a browser asks for in its reader's name, where there is no key."""
+        host, origin = self.headers.get("Host", "localhost"), self.headers.get("Origin")
+        is_own = origin in (None, f"http://{host}", f"https://{host}")
+        if self.server.has_key or (is_own and self.server.is_named(host)):
+            return
+        came = f"Host: got {host[:80]}" if is_own else f"Origin: got {str(origin)[:80]}"
+        raise OpenAIError(
+            HTTPStatus.FORBIDDEN,
+            f"{came}, expected the address of this server; one with a key (--api-key-file) takes "
+            "any name",
+        )
 
     def _check_key(self) -> None:
         if not self.server.is_allowed(self.headers.get("Authorization", "")):

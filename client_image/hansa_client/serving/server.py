@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hmac
+import ipaddress
 import socket
 import threading
 import traceback
+import urllib.parse
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Protocol
@@ -98,6 +100,7 @@ class ChatServer(ThreadingHTTPServer):
         self.log = log
         self.is_draining = False
         self._key = api_key.encode()
+        self._host = address[0]
         self._room = threading.BoundedSemaphore(MOST_CONNECTIONS)
         self._busy = 0
         self._changed = threading.Condition()
@@ -136,6 +139,23 @@ class ChatServer(ThreadingHTTPServer):
             super().process_request_thread(request, client_address)
         finally:
             self._room.release()
+
+    def is_crowded(self) -> bool:
+        """Whether few connections are left: then idle ones are closed soon."""
+        return threading.active_count() > MOST_CONNECTIONS * 3 // 4
+
+    @property
+    def has_key(self) -> bool:
+        """Whether requests must carry a key."""
+        return bool(self._key)
+
+    def is_named(self, host: str) -> bool:
+        """Whether a Host header is an address, `localhost` or the name that it listens on: any
+        other name can be made to mean this machine by whoever owns it."""
+        with suppress(ValueError):
+            name = urllib.parse.urlsplit(f"//{host}").hostname or ""
+            return name in ("localhost", self._host) or bool(ipaddress.ip_address(name))
+        return False
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Log a connection that failed outside of a request."""

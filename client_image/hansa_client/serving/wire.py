@@ -19,8 +19,12 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 2**20
 """Of a body."""
+MOST_HEAD_BYTES = 32 * 2**10
+"""Of a request line and its headers."""
 IDLE_SECONDS = 75.0
 """How long a connection may wait for its next request."""
+CROWDED_SECONDS = 2.0
+"""The same while few connections are left for others."""
 READ_SECONDS = 20.0
 """How long a request may take to arrive, from its first byte on."""
 WRITE_SECONDS = 30.0
@@ -34,18 +38,32 @@ _DISCARDED = 16 * MOST_BYTES
 _LINGER_SECONDS = 2.0
 
 
-class TimedReader(io.RawIOBase):
-    """A socket as a file, in which one request has one deadline however slowly its bytes drip."""
+class HeadTooLong(Exception):
+    """A request's line and headers are longer than they may be."""
 
-    def __init__(self, connection: socket.socket) -> None:
+
+class TimedReader(io.RawIOBase):
+    """A socket as a file: one deadline for a request however slowly it drips, one size of heads."""
+
+    def __init__(self, connection: socket.socket, is_crowded: Callable[[], bool]) -> None:
         self._connection = connection
-        self._until = 0.0
+        self._is_crowded = is_crowded
+        self._poll = select.poll()
+        self._poll.register(connection, select.POLLIN)
+        self._restarted = self._until = 0.0
         self._has_begun = False
+        self._room = 0
 
     def restart(self) -> None:
         """Another request may come."""
-        self._until = time.monotonic() + IDLE_SECONDS
+        self._restarted = time.monotonic()
+        self._until = self._restarted + IDLE_SECONDS
         self._has_begun = False
+        self._room = MOST_HEAD_BYTES
+
+    def take_body(self) -> None:
+        """The head is over; `read_body` bounds what follows."""
+        self._room = io.DEFAULT_BUFFER_SIZE + MOST_BYTES
 
     def readable(self) -> bool:
         """As io.RawIOBase wants it."""
@@ -53,18 +71,27 @@ class TimedReader(io.RawIOBase):
 
     def readinto(self, buffer: WriteableBuffer) -> int:
         """What has arrived, at least a byte; TimeoutError after the deadline."""
-        left = self._until - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("the request did not arrive in time")
-        self._connection.settimeout(left)
-        try:
-            count = self._connection.recv_into(buffer)
-        finally:
-            self._connection.settimeout(WRITE_SECONDS)
+        if self._room <= 0:
+            raise HeadTooLong
+        self._wait()
+        count = self._connection.recv_into(buffer)
+        self._room -= count
         if not self._has_begun:
             self._has_begun = True
             self._until = time.monotonic() + READ_SECONDS
         return count
+
+    def _wait(self) -> None:
+        """Until something has arrived; an idle connection gives way to others."""
+        while True:
+            now = time.monotonic()
+            until = self._until
+            if not self._has_begun and self._is_crowded():
+                until = min(until, self._restarted + CROWDED_SECONDS)
+            if now >= until:
+                raise TimeoutError("the request did not arrive in time")
+            if self._poll.poll(1000 * min(until - now, CROWDED_SECONDS)):
+                return
 
 
 def read_body(headers: Message, file: io.BufferedIOBase) -> bytes:
@@ -114,17 +141,15 @@ def make_gone_check(connection: socket.socket) -> Callable[[], bool]:
 
 def wait_for(events: SimpleQueue[Event], is_gone: Callable[[], bool], until: float) -> Event:
     """The next event, or ClientGone, or OpenAIError when the clock passes `until`."""
-    while True:
+    while time.monotonic() <= until:
         try:
             return events.get(timeout=LOOK_SECONDS)
         except Empty:
             if is_gone():
                 raise ClientGone from None
-            if time.monotonic() > until:
-                raise OpenAIError(
-                    HTTPStatus.GATEWAY_TIMEOUT,
-                    f"the answer took longer than {ANSWER_SECONDS:.0f} s",
-                ) from None
+    raise OpenAIError(
+        HTTPStatus.GATEWAY_TIMEOUT, f"the answer took longer than {ANSWER_SECONDS:.0f} s"
+    )
 
 
 def discard(connection: socket.socket) -> None:

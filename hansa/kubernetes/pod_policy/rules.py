@@ -145,8 +145,16 @@ def _mount_path(walk: Walk, value: Any, path: str) -> None:
         walk.refuse(path, describe_value(value), f"a path outside {' and '.join(RESERVED_MOUNTS)}")
 
 
+def _mount(walk: Walk, value: Any, path: str) -> None:
+    with_field("mountPath", _mount_path)(walk, value, path)
+    if isinstance(value, dict):
+        fields(_MOUNT)(walk, value, path)
+
+
 def _shared_memory(walk: Walk, value: Any, path: str) -> None:
     """The one mount that brings no files along."""
+    if isinstance(value, dict):
+        fields(_MOUNT_OF_ALL)(walk, value, path)
     place = value.get("mountPath") if isinstance(value, dict) else None
     if place != SHARED_MEMORY:
         came = "nothing" if place is None else describe_value(place)
@@ -185,7 +193,8 @@ def _volume(walk: Walk, value: Any, path: str) -> None:
     if value["name"].startswith(RESERVED_VOLUMES):
         fits = f"a name that does not begin with {RESERVED_VOLUMES}"
         walk.refuse(f"{path}.name", describe_value(value["name"]), fits)
-    fields({"name": some_text, **_VOLUMES})(walk, value, path)
+    kinds = _VOLUMES_OF_ALL if walk.permit.is_default else _VOLUMES
+    fields({"name": some_text, **kinds})(walk, value, path)
 
 
 def _ephemeral(walk: Walk, value: Any, path: str) -> None:
@@ -258,7 +267,7 @@ _CONTAINER: dict[str, Shape] = {
     "ports": entries(_port),
     "resources": fields({"claims": mappings, "limits": a_mapping, "requests": a_mapping}),
     "securityContext": fields(_CONTAINER_SECURITY),
-    "volumeMounts": entries(with_field("mountPath", _mount_path)),
+    "volumeMounts": entries(_mount),
     "workingDir": some_text,
 }
 _COMMAND = never("the operator decides what this container runs")
@@ -279,6 +288,16 @@ _SIDECAR: dict[str, Shape] = {
     "restartPolicy": some_text,
     "startupProbe": _handler,
 }
+_MOUNT: dict[str, Shape] = {
+    "mountPath": lambda *_: None,  # `_mount` looks at it, also where it is absent
+    "mountPropagation": only("None", why=_NODE),
+    "name": some_text,
+    "readOnly": a_switch,
+    "recursiveReadOnly": some_text,
+    "subPath": some_text,
+    "subPathExpr": never("it writes variables, also secret ones, into the names of files"),
+}
+_MOUNT_OF_ALL = {name: _MOUNT[name] for name in ("mountPath", "name", "readOnly")}
 _VOLUMES: dict[str, Shape] = {
     "configMap": a_mapping,
     "csi": fields(
@@ -353,6 +372,9 @@ _TEMPLATE: dict[str, Shape] = {
 # The federation's default reaches every silo's Pods, which hold that silo's keys: it says where and
 # with how much they run, and brings no programs, files, variables or addresses into them.
 _SILOS = never("it would reach every silo: say it in environments[].podTemplate")
+_VOLUMES_OF_ALL: dict[str, Shape] = {
+    kind: shape if kind == "emptyDir" else _SILOS for kind, shape in _VOLUMES.items()
+}
 _DEFAULT_PROGRAM: dict[str, Shape] = {
     **_PROGRAM,
     **dict.fromkeys(("env", "envFrom", "image", "workingDir"), _SILOS),

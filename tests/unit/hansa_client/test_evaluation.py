@@ -24,7 +24,7 @@ def episodes(*outcomes: bool) -> list[Episode]:
 
 
 def find(store: MemoryStore, told: Assignment) -> EvaluationDocument | None:
-    return evaluation.find(store, told, evaluation.make_subject(told))
+    return evaluation.find(store, store, told, evaluation.make_subject(told))
 
 
 def commit(
@@ -129,7 +129,7 @@ def test_an_update_of_its_own_is_kept_apart_from_the_global_adapter_of_the_same_
         "run/experience/maze/evaluations/00001-own.json",
         "run/evaluations/maze/00001-own.json",
     ]
-    assert evaluation.find(store, told, subject) == made
+    assert evaluation.find(store, store, told, subject) == made
     assert evaluation.count_successes(made) == Figures(episodes=2, successes=1)
     with pytest.raises(AnotherRun, match="adapter_sha256"):
-        evaluation.find(store, told, evaluation.make_subject(told, "c" * 64))
+        evaluation.find(store, store, told, evaluation.make_subject(told, "c" * 64))

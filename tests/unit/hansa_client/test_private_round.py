@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,10 +11,13 @@ import pytest
 from hansa.api import bucket_keys
 from hansa.api.assignment import Assignment, ClientReport
 from hansa.api.bucket_documents import EvaluationDocument, TaskTallies
+from hansa.api.evaluation import Evaluation
 from hansa.core import logs
 from hansa.core.errors import BudgetSpent, OrderRefused, PermanentError
+from hansa_client.evaluation import make_report
 from hansa_client.experience import shards
 from hansa_client.last import evaluate_only
+from hansa_client.privacy import NoisyCounts, Stream
 from hansa_client.round import play_round
 from hansa_client.silo import Silo
 from tests.support.memory_store import MemoryStore
@@ -192,6 +196,50 @@ def test_an_evaluation_that_was_deleted_comes_again_with_the_same_noise(told: As
     first = exchange.objects.pop(MEASURED)
     play(exchange, private, told())
     assert exchange.objects[MEASURED] == first
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param({"tasks": 4, "validationTasks": 3}, id="a task less"),
+        pytest.param({"tasks": 5, "validationTasks": 2}, id="a validation task less"),
+        pytest.param({"tasks": 5, "validationTasks": 3, "samplesPerTask": 2}, id="more samples"),
+        pytest.param({"tasks": 5}, id="no validation tasks"),
+    ],
+)
+def test_nobody_gets_two_answers_about_one_adapter(
+    told: Assign, monkeypatch: pytest.MonkeyPatch, other: dict[str, int]
+) -> None:
+    exchange, private = MemoryStore(), MemoryStore()
+    play(exchange, private, told())
+    first, spent = exchange.objects.pop(MEASURED), set(private.objects)
+    monkeypatch.setattr(Silo, "play_held_out", lambda *_: pytest.fail("nothing is played again"))
+    asked = told().model_copy(
+        update={
+            "settings": told().settings.model_copy(
+                update={"evaluation": Evaluation.model_validate(other)}
+            )
+        }
+    )
+    report = play(exchange, private, asked)
+    assert exchange.objects[MEASURED] == first
+    assert report.evaluation == make_report(EvaluationDocument.model_validate_json(first))
+    assert set(private.objects) == spent, "no further release is paid for"
+
+
+def test_the_noise_of_a_figure_depends_on_what_is_asked() -> None:
+    counts = NoisyCounts(Stream(b"s" * 32, "evaluation"), 100.0, 1)
+    shown = {
+        (split, planned, successes, samples): replace(counts, samples=samples)
+        .add_noise(split, successes, planned)
+        .successes
+        - successes
+        for split in ("test", "validation")
+        for planned in (10_000, 10_001)
+        for successes in (5_000, 5_001)
+        for samples in (1, 2)
+    }
+    assert len(set(shown.values())) > 12, "equal noise would cancel in a difference"
 
 
 def test_a_silo_with_nothing_to_learn_sends_noise(

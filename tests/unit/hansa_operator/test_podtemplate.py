@@ -115,7 +115,7 @@ def test_the_federations_default_may_name_no_silos_secret() -> None:
     default = {"spec": volume(secret={"secretName": "hansa-maze"})}
     refused = list_violations(two_silos({}, default), ADMIN)
     assert [(r.path, r.environment) for r in refused] == [
-        ("spec.podTemplate.spec.volumes[0].secret.secretName", "")
+        ("spec.podTemplate.spec.volumes[0].secret", "")
     ]
     assert select_violations(refused, "wordle") == refused
 
@@ -144,6 +144,30 @@ def test_the_federations_default_brings_no_program_into_a_silos_pod(name: str) -
     assert "would reach every silo: say it in environments[]" in refused.sentence
     assert list_violations(two_silos(spec), ADMIN) == []
     assert check_templates(Settings(client_pod_template={"spec": spec})) == []
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"persistentVolumeClaim": {"claimName": "authors"}},
+        {"configMap": {"name": "authors"}},
+        {"secret": {"secretName": "listed"}},
+        {"csi": {"driver": "listed"}},
+        {"ephemeral": {"volumeClaimTemplate": {}}},
+        {"image": {"reference": "theirs"}},
+        {"projected": {"sources": []}},
+        {"downwardAPI": {"items": []}},
+    ],
+    ids=lambda kind: next(iter(kind)),
+)
+def test_the_federations_default_brings_no_volume_into_a_silos_pod(kind: dict[str, Any]) -> None:
+    """Also as `model-cache`, which the operator would mount: a base model decides what is sent."""
+    default = {"spec": {"volumes": [{"name": "model-cache", **kind}]}}
+    (field,) = kind
+    refused = [each.sentence for each in list_violations(two_silos({}, default), ADMIN)]
+    assert len(refused) == 1
+    assert refused[0].startswith(f"spec.podTemplate.spec.volumes[0].{field}: got a mapping")
+    assert "expected nothing (it would reach every silo" in refused[0]
 
 
 def test_the_federations_default_says_where_and_with_how_much_pods_run() -> None:

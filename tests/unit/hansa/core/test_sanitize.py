@@ -38,6 +38,9 @@ def test_no_text_steers_a_terminal(text: str) -> None:
     [
         pytest.param("Grüße, 你好 👋", "Grüße, 你好 👋", id="other scripts are text"),
         pytest.param("a\r\nb\tc", "a\nb\tc", id="line ends and tabs stay"),
+        pytest.param("cli\u200bnic", "cli\\u200bnic", id="a space without width"),
+        pytest.param("cli\u00adnic", "cli\\u00adnic", id="a soft hyphen"),
+        pytest.param("\ufeffx\u2060\U000e0041", "\\ufeffx\\u2060\\ue0041", id="tags"),
         pytest.param("\x1b[2J", "\\u001b[2J", id="an escape sequence is shown"),
         pytest.param("a\u202eb", "a\\u202eb", id="so is a mark that turns text around"),
         pytest.param("\ud800", "\\ud800", id="and half a character"),

@@ -185,7 +185,9 @@ def test_sealed_experience_is_shown_with_the_silos_key_and_a_note_without(
         bucket_keys.experience_shard,
     )
     for name in (key(PREFIX, "maze", round_) for round_ in (1, 2)):
-        store.objects[name] = sealing.seal(own.public, name, store.objects[name])
+        store.objects[name] = sealing.seal(
+            sealing.OwnKey(private=own.private), name, store.objects[name]
+        )
     for opening, is_shown in (([own], True), ([], False)):
         private = {"maze": ExperienceStore(store, PREFIX, "maze", opening)}
         page = collect(given, store, private=private)

@@ -85,6 +85,15 @@ def test_what_is_not_sealed_is_not_believed() -> None:
         over(store, NEW).get(SHARD)
 
 
+def test_who_knows_the_public_half_alone_plants_nothing() -> None:
+    store = MemoryStore()
+    store.objects[SHARD] = sealing.seal(NEW.public, SHARD, TURN)
+    with pytest.raises(UnsealError, match="chunk 0 is not as it was sealed"):
+        over(store, NEW).get(SHARD)
+    with pytest.raises(UnsealError):
+        over(store, NEW).check()
+
+
 def test_the_newest_key_seals_and_all_of_them_open() -> None:
     store = MemoryStore()
     over(store, OLD).put_if_absent(SHARD, b"before")
@@ -150,7 +159,9 @@ def test_a_client_with_a_key_seals_and_one_without_has_the_store_itself(tmp_path
     assert open_experience_store(store, IN_SHARED, {}) is store
     client = open_experience_store(store, IN_SHARED, given_to(tmp_path, NEW, OLD))
     client.put_if_absent(SHARD, TURN)
-    assert sealing.unseal([NEW], SHARD, store.objects[SHARD]) == TURN
+    assert (
+        sealing.unseal([sealing.OwnKey(private=NEW.private)], SHARD, store.objects[SHARD]) == TURN
+    )
 
 
 @pytest.mark.parametrize(

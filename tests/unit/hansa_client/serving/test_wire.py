@@ -3,7 +3,8 @@
 import json
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from queue import SimpleQueue
 from typing import Any
 
 import openai
@@ -13,7 +14,9 @@ from hypothesis import strategies as st
 
 from hansa_client.serving import chat_request, wire
 from hansa_client.serving.errors import OpenAIError
+from hansa_client.serving.life import ServingSettings, run_server
 from hansa_client.serving.server import ChatServer
+from hansa_client.serving.sources import AdapterSource
 from tests.support.chat_api import ask, said
 
 KEY = "a-key-of-the-tests"
@@ -107,7 +110,7 @@ def test_a_body_that_is_no_request_is_400(server: ChatServer, body: bytes, words
         pytest.param(b"DELETE /v1/models HTTP/1.1\r\n\r\n", 405, id="another method"),
         pytest.param(b"GET /v1/chat/completions HTTP/1.1\r\n\r\n", 405, id="GET of a completion"),
         pytest.param(b"GET /etc/passwd HTTP/1.1\r\n\r\n", 404, id="another path"),
-        pytest.param(b"GET /" + b"x" * 70000 + b" HTTP/1.1\r\n\r\n", 414, id="a long path"),
+        pytest.param(b"GET /" + b"x" * 70000 + b" HTTP/1.1\r\n\r\n", 431, id="a long path"),
         pytest.param(b"GET / HTTP/9.9\r\n\r\n", 505, id="HTTP of another time"),
         pytest.param(b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 200 + b"\r\n", 431, id="many headers"),
         pytest.param(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\r\n\r\n", 400, id="TLS"),
@@ -238,3 +241,105 @@ def test_a_pass_that_fails_ends_its_turns_and_no_others(
         list(ask(client, stream=True))
     monkeypatch.undo()
     assert ask(client).choices[0].message.content == right
+
+
+# What pages in a browser, and many connections, can do
+
+
+@pytest.fixture(scope="module")
+def keyless(source: AdapterSource) -> Iterator[ChatServer]:
+    with run_server(source, ServingSettings(port=0, slots=2, drain_seconds=1)) as running:
+        yield running
+
+
+PATHS = ("GET /v1/models", "GET /health", "GET /metrics", "POST /v1/chat/completions", "GET /x")
+
+
+FOREIGN = (
+    "Host: evil.example",
+    "Host: evil.example:8000",
+    "Host: 127.0.0.1.evil.example",
+    "Host: [::1",
+    "Host: 127.0.0.1\r\nOrigin: http://evil.example",
+    "Host: localhost\r\nOrigin: null",
+)
+OWN = (
+    "Host: 127.0.0.1:8000",
+    "Host: localhost",
+    "Host: [::1]:8000",
+    "Host: 10.1.2.3",
+    "X: y",
+    "Host: localhost:8000\r\nOrigin: http://localhost:8000",
+)
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("headers", FOREIGN)
+def test_a_page_of_another_site_gets_nothing_where_there_is_no_key(
+    keyless: ChatServer, path: str, headers: str
+) -> None:
+    status, body = exchange(
+        keyless, f"{path} HTTP/1.1\r\n{headers}\r\nContent-Length: 0\r\n\r\n".encode()
+    )
+    assert status == 403
+    assert "expected the address of this server" in sentence(body)
+
+
+@pytest.mark.parametrize("headers", OWN)
+def test_a_program_of_this_machine_is_answered_without_a_key(
+    keyless: ChatServer, headers: str
+) -> None:
+    request = f"GET /v1/models HTTP/1.1\r\n{headers}\r\nConnection: close\r\n\r\n"
+    assert exchange(keyless, request.encode())[0] == 200
+
+
+def test_with_a_key_any_name_is_taken(server: ChatServer) -> None:
+    request = b"GET /health HTTP/1.1\r\nHost: hansa.example\r\nConnection: close\r\n\r\n"
+    assert exchange(server, request)[0] == 200
+
+
+@pytest.mark.parametrize("many", [1, 60], ids=["one long header", "many headers"])
+def test_long_headers_are_refused_before_they_are_kept(server: ChatServer, many: int) -> None:
+    head = b"".join(b"X-%d: %s\r\n" % (at, b"x" * (60_000 // many)) for at in range(many))
+    status, body = exchange(server, b"GET /health HTTP/1.1\r\n" + head + b"\r\n")
+    assert status == 431
+    assert "expected fewer" in sentence(body)
+
+
+def test_idle_connections_give_way_while_few_are_left(
+    server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "is_crowded", lambda: True)
+    monkeypatch.setattr(wire, "CROWDED_SECONDS", 0.2)
+    host, port = server.server_address[:2]
+    with socket.create_connection((str(host), port), timeout=10) as connection:
+        began = time.monotonic()
+        assert connection.recv(1) == b""
+        assert time.monotonic() - began < 5
+
+
+def test_a_chat_that_cannot_fit_is_refused_before_its_tokens_are_counted(
+    server: ChatServer,
+) -> None:
+    body = {"model": "a", "messages": [{"role": "user", "content": " " * 900_000}]}
+    began = time.process_time()
+    status, answer = post(server, json.dumps(body).encode())
+    assert status == 400 and time.process_time() - began < 2
+    assert "expected at most" in sentence(answer) and "characters" in sentence(answer)
+
+
+def test_logprobs_of_many_answers_are_bounded_together(server: ChatServer) -> None:
+    asked = {"model": "a", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 2000}
+    body = {**asked, "n": 128, "logprobs": True, "top_logprobs": 20}
+    status, answer = post(server, json.dumps(body).encode())
+    assert (status, sentence(answer).partition(",")[0]) == (
+        400,
+        "top_logprobs: got 20 for 128 answers of at most 2000 tokens",
+    )
+
+
+def test_a_stream_ends_at_the_longest_time_of_an_answer() -> None:
+    events: SimpleQueue[int] = SimpleQueue()
+    events.put(1)
+    with pytest.raises(OpenAIError, match="the answer took longer"):
+        wire.wait_for(events, lambda: False, time.monotonic() - 1)
