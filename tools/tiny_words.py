@@ -39,7 +39,7 @@ def note(folder: Path, added: int, parameters: int) -> None:
 
 
 def main(folder: Path) -> None:
-    """Change tokenizer, weights, config and what is told of them together."""
+    """Change tokenizer, weights, config and their documents together."""
     known = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
     words = grow(known, tokens.item_words())
     weights = load_file(folder / "model.safetensors")

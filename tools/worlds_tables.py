@@ -40,11 +40,11 @@ def scores() -> str:
     """One line per world: its tasks, its turns and how its players do."""
     table = head("world", *SPLITS, "turns", *PLAYERS)
     for name in WORLDS:
-        told = listing.describe(name, {})
-        tasks = [f"{told['tasks'][split]:,}" for split in SPLITS]
-        scores = told["scores"] or {}
+        description = listing.describe(name, {})
+        tasks = [f"{description['tasks'][split]:,}" for split in SPLITS]
+        scores = description["scores"] or {}
         done = [percent(scores.get(player, {}).get("success")) for player in PLAYERS]
-        table += row(f"[{name}](#{name})", *tasks, str(told["maxTurns"]), *done)
+        table += row(f"[{name}](#{name})", *tasks, str(description["maxTurns"]), *done)
     return table
 
 

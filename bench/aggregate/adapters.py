@@ -100,6 +100,6 @@ if __name__ == "__main__":
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--count", type=int, default=5)
     parser.add_argument("--layers", type=int, default=32)
-    told = parser.parse_args()
-    for made in folders(told.out, told.count, told.layers):
+    options = parser.parse_args()
+    for made in folders(options.out, options.count, options.layers):
         print(made)

@@ -71,21 +71,21 @@ def main() -> None:
     parser.add_argument("--only", default="", help="One kind of layer, as self_attn.q_proj.")
     parser.add_argument("--times", type=int, default=3)
     parser.add_argument("--out", type=Path, help="file for what plot.py draws")
-    told = parser.parse_args()
+    options = parser.parse_args()
     rows = []
-    for count in map(int, told.counts.split(",")):
-        given = list(folders(told.adapters, count, told.layers, told.only))
-        if ":regmean" in told.ways and not told.only:
+    for count in map(int, options.counts.split(",")):
+        given = list(folders(options.adapters, count, options.layers, options.only))
+        if ":regmean" in options.ways and not options.only:
             for seed, folder in enumerate(given):
-                add_moments(folder, seed, told.layers)
-        for way in told.ways.split(","):
+                add_moments(folder, seed, options.layers)
+        for way in options.ways.split(","):
             own = way.startswith(("command:", "hansa:", "peft:", "dense:"))
-            found = measure(sys.executable if own else told.peers, way, given, told.times)
+            found = measure(sys.executable if own else options.peers, way, given, options.times)
             rows.append({"count": count, "way": way, **found, "load": os.getloadavg()[0]})
             print(json.dumps(rows[-1]), flush=True)
-    if told.out:
+    if options.out:
         shown = ("count", "way", "seconds", "peakMB")
-        kept.write(told.out, {"rows": [{name: row[name] for name in shown} for row in rows]})
+        kept.write(options.out, {"rows": [{name: row[name] for name in shown} for row in rows]})
 
 
 if __name__ == "__main__":

@@ -26,9 +26,9 @@ def hansa(strategy: str, folders: list[Path]) -> Callable[[], None]:
     from hansa.api.aggregation import Aggregation
 
     strategy, _, extra = strategy.partition("+")
-    told = {"strategy": strategy, "diagnostics": extra == "diagnostics"}
+    fields = {"strategy": strategy, "diagnostics": extra == "diagnostics"}
     options = {"maxRank": 4096} if strategy in ("flora", "fedex", "regmean") else {}
-    settings = Aggregation.model_validate({**told, "options": options})
+    settings = Aggregation.model_validate({**fields, "options": options})
     rank = 64 if strategy == "regmean" else None  # as a round folds it
 
     def work() -> None:

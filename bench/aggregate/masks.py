@@ -77,13 +77,13 @@ def timed(work: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
     return made, {"clock": round(took[0], 2), "processor": round(took[1], 2)}
 
 
-def summed(told: Assignment, body: Path, start: Path, size: int) -> dict[str, float]:
+def summed(assignment: Assignment, body: Path, start: Path, size: int) -> dict[str, float]:
     """The aggregator's part, of bodies of zeros: a sum does not look at its numbers."""
     counts = Counts()
     entry = FileEntry(sha256=bucket_documents.sha256(body.read_bytes()), size=size)
-    member = told.model_copy(update={"role": "aggregator"})
+    member = assignment.model_copy(update={"role": "aggregator"})
     members = MaskedMembers(Copies(body), member, QuietLog("bench"))
-    inputs = told.inputs()
+    inputs = assignment.inputs()
     document = UpdateManifest(
         program="bench",
         environment="s000",
@@ -91,12 +91,12 @@ def summed(told: Assignment, body: Path, start: Path, size: int) -> dict[str, fl
         fingerprint=bucket_documents.fingerprint(inputs),
         inputs=inputs,
         base_model="b" * 64,
-        start=told.start,
+        start=assignment.start,
         trained=True,
-        masked=masking.describe_masked(told, counts),
+        masked=masking.describe_masked(assignment, counts),
         files={bucket_keys.masked_body(0): entry},
     )
-    for name in told.environments:
+    for name in assignment.environments:
         who = Member(environment=name, manifest="a" * 64)
         members.offers[name] = OfferedUpdate(
             member=who, manifest=document, file=bucket_keys.masked_body(0)
@@ -138,12 +138,12 @@ def main() -> None:
             for name, array in start.items():
                 writer.write(name, array)
         for silos in map(int, options.counts.split(",")):
-            told, opening = assignment(silos, options.layers)
+            client_assignment, opening = assignment(silos, options.layers)
             key = opening["s000"]
-            given = (told, key, own, start, norm, Counts())
+            given = (client_assignment, key, own, start, norm, Counts())
             body, masks = timed(lambda given=given: masking.mask_update(*given))  # type: ignore[misc]
             _, hashing = timed(lambda body=body: bucket_documents.sha256(body))  # type: ignore[misc]
-            total = summed(told, zeros, begin, zeros.stat().st_size)
+            total = summed(client_assignment, zeros, begin, zeros.stat().st_size)
             megabytes = round(len(body) / 1e6, 1)
             print(json.dumps({"silos": silos, "MB": megabytes, "client": masks, "sha256": hashing}))
             print(json.dumps({"silos": silos, "aggregator": total}), flush=True)

@@ -88,7 +88,7 @@ def minio(program: Path) -> Iterator[S3Store]:
             block.close()
 
 
-def told(
+def make_assignment(
     store: S3Store, count: int, number: int, round_: int, start: Path, strategy: dict[str, Any]
 ) -> Assignment:
     """An aggregator's assignment, without its members; a later round starts from that file."""
@@ -223,7 +223,7 @@ def measure(
     hashed: bool,
 ) -> Any:
     start = given[-1] / bucket_keys.ADAPTER
-    assignment = told(s3, len(given), number, round_, start, strategy)
+    assignment = make_assignment(s3, len(given), number, round_, start, strategy)
     pairs = zip(assignment.environments, given, strict=True)
     members = [send(s3, assignment, environment, folder) for environment, folder in pairs]
     assignment = assignment.model_copy(update={"members": members})

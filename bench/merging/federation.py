@@ -106,7 +106,7 @@ class Offer:
     """Its adapter; none where there was nothing to learn from."""
     moments: Moments | None
     """Of its inputs, where the merge wants them."""
-    told: dict[str, Any]
+    facts: dict[str, Any]
     """How it went, for the result."""
 
 
@@ -163,16 +163,16 @@ class Play:
 
     def _play_round(self, round_: int) -> None:
         offers = {each.name: self._offer(each, round_) for each in self._environments}
-        told: dict[str, Any] = {"round": round_}
+        fields: dict[str, Any] = {"round": round_}
         with self._timed("merge"):
             if self._given.alone:
                 self._go_on_alone(offers)
             else:
-                told |= self._merge(round_, offers)
+                fields |= self._merge(round_, offers)
                 first = self._wholes[self._environments[0].name]
-                told["adapterSha256"] = sha256(adapter.encode(first))
-        told["silos"] = {name: offer.told for name, offer in offers.items()}
-        self._rounds.append(told)
+                fields["adapterSha256"] = sha256(adapter.encode(first))
+        fields["silos"] = {name: offer.facts for name, offer in offers.items()}
+        self._rounds.append(fields)
 
     def _offer(self, environment: Environment, round_: int) -> Offer:
         silo, agent = self._silo(environment, round_)
@@ -184,30 +184,30 @@ class Play:
             shards = self._shards(silo, agent, files)
             agent.global_adapter = shared
         lesson = self._lesson(silo, agent, shards)
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "explored": len(shards[-1].episodes),
             "successes": sum(episode.success for episode in shards[-1].episodes),
             "kept": len(lesson.sequences),
             "learnedTokens": sum(sum(sequence.is_agent) for sequence in lesson.sequences),
         }
         if self._given.home:
-            told["exploredWithOwn"] = is_own
+            fields["exploredWithOwn"] = is_own
         if silo.ledger:
-            told["epsilon"] = silo.ledger.epsilon
+            fields["epsilon"] = silo.ledger.epsilon
         if not lesson.sequences and not lesson.private:
-            return Offer(trained=None, moments=None, told=told)
+            return Offer(trained=None, moments=None, facts=fields)
         with self._timed("train"):
             trained = silo.train(agent, lesson, "train")
             gc.collect()  # recorded steps refer to each other and hold the GPU's memory
         if self._given.home:
             self._owns[environment.name] = adapter.join(agent.frozen, trained.tensors)
-        told["loss"] = round(trained.loss, 5)
-        told["norm"] = round(adapter.distance(trained.tensors, agent.start), 5)
+        fields["loss"] = round(trained.loss, 5)
+        fields["norm"] = round(adapter.distance(trained.tensors, agent.start), 5)
         own = None
         if self._given.merge == "regmean" and not self._given.alone:
             with self._timed("moments"):
                 own = self._moments(silo, agent, lesson.sequences, trained)
-        return Offer(trained=trained, moments=own, told=told)
+        return Offer(trained=trained, moments=own, facts=fields)
 
     def _shards(self, silo: Silo, agent: Agent, files: DemonstrationFiles) -> list[Shard]:
         """What may be learned from; whoever measures what an adapter remembers changes it."""
@@ -267,16 +267,16 @@ class Play:
             return {}
         whole = next(iter(self._wholes.values()))
         if self._given.merge == "regmean":
-            made, told = self._fold(round_, whole, updates, offers)
+            made, facts = self._fold(round_, whole, updates, offers)
         else:
             step = merges.adaptive_step(whole, updates)
-            told = {"adaptiveStep": step}
+            facts = {"adaptiveStep": step}
             step = min(step, self._given.most_step or step)
             step = step if self._given.merge == "auto" else 1.0
             made = merges.stepped(whole, updates, step)
-            told["step"] = step
+            facts["step"] = step
         self._wholes = dict.fromkeys(self._wholes, made)
-        return told
+        return facts
 
     def _fold(
         self, round_: int, whole: Tensors, updates: list[Tensors], offers: dict[str, Offer]

@@ -128,7 +128,7 @@ def write(file: Path, spec: dict[str, Any], name: str = "bench") -> Path:
 
 
 def started(*arguments: str | Path, log: Path) -> "subprocess.Popen[bytes]":
-    """A command of hansa that goes on."""
+    """A command of hansa that continues."""
     with log.open("wb") as out:
         return subprocess.Popen(
             [sys.executable, "-m", "hansa.cli.main", *map(str, arguments)],

@@ -108,13 +108,13 @@ def status(pod: Data, moment: str) -> Data:
     container = pod["spec"]["containers"][0]
     common = {"name": container["name"], "image": container["image"], "imageID": ""}
     if moment == RUNNING:
-        told = {**common, "ready": True, "started": True, "restartCount": 0}
-        told["state"] = {"running": {"startedAt": now}}
-        return {"phase": "Running", "startTime": now, "containerStatuses": [told]}
-    told = {**common, "ready": False, "started": False, "restartCount": 0}
+        fields = {**common, "ready": True, "started": True, "restartCount": 0}
+        fields["state"] = {"running": {"startedAt": now}}
+        return {"phase": "Running", "startTime": now, "containerStatuses": [fields]}
+    fields = {**common, "ready": False, "started": False, "restartCount": 0}
     ended = {"exitCode": 0, "reason": "Completed", "startedAt": now, "finishedAt": now}
-    told["state"] = {"running": None, "terminated": {**ended, "message": report(container)}}
-    return {"phase": "Succeeded", "containerStatuses": [told]}
+    fields["state"] = {"running": None, "terminated": {**ended, "message": report(container)}}
+    return {"phase": "Succeeded", "containerStatuses": [fields]}
 
 
 def report(container: Data) -> str:
@@ -123,29 +123,33 @@ def report(container: Data) -> str:
     return encode_report(answer(decode_assignment(text))).decode()
 
 
-def answer(told: Assignment) -> ClientReport | EvaluateReport | AggregatorReport:
+def answer(assignment: Assignment) -> ClientReport | EvaluateReport | AggregatorReport:
     """What the program of this assignment would answer."""
-    digest = sha256(f"{told.federation}/{told.round}/{told.environment}".encode()).hexdigest()
-    if told.role == "aggregator":
+    digest = sha256(
+        f"{assignment.federation}/{assignment.round}/{assignment.environment}".encode()
+    ).hexdigest()
+    if assignment.role == "aggregator":
         return AggregatorReport(
-            round=told.round,
+            round=assignment.round,
             manifest=digest,
             adapter=digest,
             bytes=200_000,
-            members=[told.environments.index(member.environment) for member in told.members],
+            members=[
+                assignment.environments.index(member.environment) for member in assignment.members
+            ],
             seconds={"read": 0.4, "aggregate": 0.1, "write": 0.1},
         )
-    index = told.environments.index(told.environment)
-    measured = EvaluationReport(round=told.start.round, episodes=100, successes=60)
-    if told.role == "evaluate":
+    index = assignment.environments.index(assignment.environment)
+    measured = EvaluationReport(round=assignment.start.round, episodes=100, successes=60)
+    if assignment.role == "evaluate":
         return EvaluateReport(environment=index, evaluation=measured, seconds={"evaluate": 3.0})
     return ClientReport(
         environment=index,
-        round=told.round,
+        round=assignment.round,
         trained=True,
         manifest=digest,
         counts=Counts(explored=64, succeeded=40, experience=104, kept=80, steps=20, tokens=9000),
-        evaluation=measured if told.evaluate else None,
+        evaluation=measured if assignment.evaluate else None,
         norm=1.5,
         bytes=200_000,
         seconds={"load": 1.0, "evaluate": 2.0, "explore": 4.0, "train": 6.0, "send": 0.1},

@@ -100,17 +100,17 @@ class Hostile:
 
         return remembering
 
-    def store_adapter(self, store: ObjectStore, told: Assignment, tensors: Tensors) -> bytes:
+    def store_adapter(self, store: ObjectStore, assignment: Assignment, tensors: Tensors) -> bytes:
         """Store the changed adapter in place of the honest one."""
-        if told.environment not in os.environ.get(ENV_HOSTILE, "").split(","):
-            return self._store(store, told, tensors)
+        if assignment.environment not in os.environ.get(ENV_HOSTILE, "").split(","):
+            return self._store(store, assignment, tensors)
         self._norm = lora.distance(tensors, self._start)
-        seed = seeds.derive(told.seed, told.environment, told.round, "attack")
+        seed = seeds.derive(assignment.seed, assignment.environment, assignment.round, "attack")
         attack = ATTACKS[os.environ[ENV_ATTACK]]
-        return self._store(store, told, attack(self._start, tensors, seed))
+        return self._store(store, assignment, attack(self._start, tensors, seed))
 
     def commit(
-        self, store: ObjectStore, told: Assignment, update: send.TrainedUpdate
+        self, store: ObjectStore, assignment: Assignment, update: send.TrainedUpdate
     ) -> send.Committed:
         """Commit it with the norm that an honest update would have."""
         if self._norm:
@@ -118,7 +118,7 @@ class Hostile:
         if self._norm and os.environ[ENV_ATTACK] == CLAIMS:
             counts = update.counts.model_copy(update={"kept": 2**53, "succeeded": 2**53})
             update = dataclasses.replace(update, counts=counts)
-        return self._commit(store, told, update)
+        return self._commit(store, assignment, update)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ gate lets through what it did before.
 
 One run per cell. Finished cells are kept in the folder: it can be stopped and started again.
 What clients do in the first round depends on no defence: a cell finds it committed in its prefix,
-as after a crash, and goes on from there.
+as after a crash, and continues from there.
 """
 
 import argparse
@@ -242,7 +242,7 @@ def about(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def check_same(given: argparse.Namespace) -> None:
-    """Refuse to go on in a folder whose cells were of another base or demo."""
+    """Refuse to continue in a folder whose cells were of another base or demo."""
     given.out.mkdir(parents=True, exist_ok=True)
     note = given.out / "about.txt"
     if not note.exists():

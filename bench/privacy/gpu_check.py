@@ -147,23 +147,23 @@ def check(base: Base, length: int) -> dict[str, Any]:
         "graphToOneByOne": apart(some(of_graph), one_by_one),
         "rowToOneByOne": apart(some(of_row), one_by_one),
     }
-    told = {name: [max(e), statistics.median(e)] for name, e in errors.items()}
+    summary = {name: [max(e), statistics.median(e)] for name, e in errors.items()}
     touched = max(apart(beside[1:], of_row[1:]))
     graph_touched = max(apart(graph_beside[1:], of_graph[1:]))
-    limit = TWICE * max(told["ownRowToFp32"][0], told["oneByOneToFp32"][0]) + EXACT
+    limit = TWICE * max(summary["ownRowToFp32"][0], summary["oneByOneToFp32"][0]) + EXACT
     return {
         "length": length,
         "dtype": str(dtype),
         "trajectories": MANY,
-        "errorsMaxMedian": told,
+        "errorsMaxMedian": summary,
         "othersMovedByOneExchanged": touched,
         "graphOthersMovedByOneExchanged": graph_touched,
         "exchangedMoved": apart(beside[:1], of_row[:1])[0],
         "graphExchangedMoved": apart(graph_beside[:1], of_graph[:1])[0],
         "graphRepeatsItself": max(apart(graph_again, of_graph)) == 0.0,
         "limit": limit,
-        "ok": told["rowToFp32"][0] <= limit and touched <= EXACT,
-        "graphOk": told["graphToFp32"][0] <= limit and graph_touched <= EXACT,
+        "ok": summary["rowToFp32"][0] <= limit and touched <= EXACT,
+        "graphOk": summary["graphToFp32"][0] <= limit and graph_touched <= EXACT,
     }
 
 

@@ -51,17 +51,21 @@ class Shadow(Remembering):
         ]
 
     def look(self) -> None:
-        told: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         for environment in self._environments:
             episodes, agent = self.experts(environment)
             name, longest = environment.name, agent.base.cap_length(self._spec.training.max_length)
             rows = [trajectory.render_all(episode, longest)[0] for episode in episodes]
             counts = [sum(row.is_agent) for row in rows]
-            told[name] = {"tasks": [episode.task for episode in episodes]}
+            fields[name] = {"tasks": [episode.task for episode in episodes]}
             for who, tensors in (("shared", self.final), ("own", self.owns[name])):
                 found = self.likelihoods(agent, tensors, rows)
-                told[name][who] = [round(s / n, 6) for s, n in zip(found, counts, strict=True)]
-        self.more |= {"members": told, "shadow": self._given.shadow, "shadows": self._given.shadows}
+                fields[name][who] = [round(s / n, 6) for s, n in zip(found, counts, strict=True)]
+        self.more |= {
+            "members": fields,
+            "shadow": self._given.shadow,
+            "shadows": self._given.shadows,
+        }
 
 
 def attacked(scores: Numbers, members: Flags) -> Numbers:

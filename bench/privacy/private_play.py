@@ -105,7 +105,7 @@ class PrivatePlay(Play):
         """The result, with what each silo has given away of one record."""
         last = self._rounds[-1]["silos"] if self._rounds else {}
         own = {"sigma": self._given.sigma, "strategy": self._given.strategy}
-        spent = {name: told.get("epsilon") for name, told in last.items()}
+        spent = {name: silo.get("epsilon") for name, silo in last.items()}
         whole = super().document()
         for name in ("federation", "out"):  # whoever keeps results need not know where they were
             whole["flags"][name] = Path(whole["flags"][name]).name

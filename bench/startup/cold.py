@@ -55,11 +55,14 @@ def run(
     flags = ["-X", "importtime"] if imports else []
     with tempfile.TemporaryDirectory() as scratch:
         report = Path(scratch) / "report.json"
-        told = {ENV_ASSIGNMENT: assignment.model_dump_json(by_alias=True), ENV_REPORT: str(report)}
+        fields = {
+            ENV_ASSIGNMENT: assignment.model_dump_json(by_alias=True),
+            ENV_REPORT: str(report),
+        }
         before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
         ended = subprocess.run(
             [sys.executable, *flags, "-m", module],
-            env={**os.environ, **environ, **told},
+            env={**os.environ, **environ, **fields},
             capture_output=True,
             text=True,
             check=False,
@@ -74,9 +77,9 @@ def run(
     return found | {"imports": dearest(ended.stderr, imports)}
 
 
-def dearest(told: str, most: int) -> list[tuple[str, float]]:
+def dearest(sentence: str, most: int) -> list[tuple[str, float]]:
     """The imports that cost most with all they pull in, in seconds."""
-    found = [(name, int(all_) / 1e6) for _, all_, _, name in _IMPORT.findall(told)]
+    found = [(name, int(all_) / 1e6) for _, all_, _, name in _IMPORT.findall(sentence)]
     return sorted(found, key=lambda one: -one[1])[:most]
 
 
@@ -84,12 +87,12 @@ def measure(store: LocalStore, prefix: str, imports: int) -> dict[str, dict[str,
     """A client's round, then the aggregator's over it."""
     storage = {"storage": store.s3.model_copy(update={"prefix": prefix})}
     environ = store.environ(RUNNER)
-    told = Assignment.model_validate({**COMMON, **CLIENT, **storage, "role": "client"})
-    client = run("hansa_client", told, environ, imports)
+    assignment = Assignment.model_validate({**COMMON, **CLIENT, **storage, "role": "client"})
+    client = run("hansa_client", assignment, environ, imports)
     member = {"environment": "maze", "manifest": client["report"]["manifest"]}
     merging = {"role": "aggregator", "members": [member]}
-    told = Assignment.model_validate({**COMMON, **storage, **merging})
-    server = run("hansa_server", told, environ, imports)
+    assignment = Assignment.model_validate({**COMMON, **storage, **merging})
+    server = run("hansa_server", assignment, environ, imports)
     key = bucket_keys.update_folder(prefix, "maze", 1) + bucket_keys.ADAPTER
     client["adapter"] = hashlib.sha256(store.store().get(key)).hexdigest()
     server["adapter"] = server["report"]["adapter"]

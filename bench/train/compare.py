@@ -127,7 +127,7 @@ def by_trl(given: Given, rows: list[Sequence], budget: int, way: list[str]) -> C
         def on_step_end(self, *args: Any, **kwargs: Any) -> None:
             clock.tick()
 
-    told = [
+    lines = [
         {
             "input_ids": row.tokens,
             "labels": [t if own else -100 for t, own in zip(row.tokens, row.is_agent, strict=True)],
@@ -156,7 +156,7 @@ def by_trl(given: Given, rows: list[Sequence], budget: int, way: list[str]) -> C
     trainer = SFTTrainer(
         model=network(given),
         args=config,
-        train_dataset=Dataset.from_list(told),
+        train_dataset=Dataset.from_list(lines),
         processing_class=AutoTokenizer.from_pretrained(given.model, trust_remote_code=False),
         peft_config=LoraConfig(
             r=SHAPE.rank, lora_alpha=SHAPE.alpha, target_modules="all-linear", task_type="CAUSAL_LM"
@@ -231,7 +231,7 @@ def main() -> None:
         for r in json.loads(given.data.read_text())
     ]
     needed = operations(network(given), rows)
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "device": torch.cuda.get_device_name() if given.device == "cuda" else "cpu",
         "torch": torch.__version__,
         "trajectories": len(rows),
@@ -245,9 +245,9 @@ def main() -> None:
             found = measure(given, rows, budget, way)
             if "tokens_per_second" in found:
                 found["mfu"] = round(found["tokens_per_second"] * needed / PEAK, 4)
-            told["runs"].append(found)
+            fields["runs"].append(found)
             print(json.dumps(found), flush=True)
-            given.out.write_text(json.dumps(told, indent=1) + "\n")
+            given.out.write_text(json.dumps(fields, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -32,8 +32,8 @@ def main() -> None:
     rows = [
         render_all(episode, MAX_LENGTH)[0] for pair in zip(*shown, strict=True) for episode in pair
     ]
-    told = [{"tokens": row.tokens, "is_agent": [int(own) for own in row.is_agent]} for row in rows]
-    given.out.write_text(json.dumps(told, separators=(",", ":")))
+    lines = [{"tokens": row.tokens, "is_agent": [int(own) for own in row.is_agent]} for row in rows]
+    given.out.write_text(json.dumps(lines, separators=(",", ":")))
     lengths = sorted(len(row) for row in rows)
     own = sum(sum(row.is_agent) for row in rows) / sum(lengths)
     print(f"{len(rows)} trajectories, {lengths[0]} to {lengths[-1]} tokens, {own:.0%} the agent's")

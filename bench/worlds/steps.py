@@ -96,10 +96,10 @@ def measure(name: str, options: dict[str, Any]) -> dict[str, Any]:
 def in_child(what: str, name: str, options: dict[str, Any], recorded: Recorded) -> dict[str, float]:
     """Run a part of this file in a new process."""
     command = [sys.executable, __file__, name, "--options", json.dumps(options), "--child", what]
-    told = subprocess.run(
+    output = subprocess.run(
         command, input=json.dumps(recorded), capture_output=True, text=True, check=True
     )
-    figures: dict[str, float] = json.loads(told.stdout)
+    figures: dict[str, float] = json.loads(output.stdout)
     return figures
 
 

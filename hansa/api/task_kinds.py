@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import Field
 
 MOST_KINDS = 12
-"""Kinds that are told apart; of more, neighbours in their order are one."""
+"""At most so many kinds are kept apart; of more, neighbours in their order are joined."""
 MOST_NAMES = 200
 """Kinds that a world may know; what has more names names tasks, not kinds."""
 LEAST_TASKS = 4

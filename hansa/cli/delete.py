@@ -38,7 +38,7 @@ def delete(
     print(f"federation/{name} deleted")
     storage = ((federation.get("spec") or {}).get("storage") or {}).get("s3") or {}
     place = f"s3://{storage.get('bucket')}/{storage.get('prefix', '')}"
-    say(f"{place} is untouched: applying the same manifest goes on from there")
+    say(f"{place} is untouched: applying the same manifest continues from there")
 
 
 def _list_uids(items: list[dict[str, Any]]) -> set[str]:

@@ -32,7 +32,7 @@ def logs(
     ] = None,
     round_: Annotated[int | None, typer.Option("--round", min=0, help="Only this round.")] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on printing, through retries and rounds.")
+        bool, typer.Option("--follow", "-f", help="Continue printing, through retries and rounds.")
     ] = False,
     namespace: target.Namespace = None,
     context: target.Context = None,

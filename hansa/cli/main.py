@@ -53,7 +53,7 @@ _TABLE = (
     ("suspend", _CLI, "Stop a federation's Jobs for a while."),
     ("resume", _CLI, "Resume a suspended federation."),
     ("retry", _CLI, "Open the next round after one that failed."),
-    ("rollback", _CLI, "Go on from the adapter of an earlier round."),
+    ("rollback", _CLI, "Continue from the adapter of an earlier round."),
     ("delete", _CLI, "Delete a federation; its bucket is untouched."),
     ("validate", _CLI, "Check a manifest and say what is wrong."),
     ("privacy", _CLI, "Print what spec.privacy will have cost after each round."),

@@ -22,7 +22,7 @@ def retry(
     context: target.Context = None,
     kubeconfig: target.KubeconfigFile = None,
 ) -> int:
-    """Go on after a failed round with the next one, from the same adapter.
+    """Continue after a failed round with the next one, from the same adapter.
 
     A federation on the cluster is asked to; a run on this machine (--out) resumes at once, with
     the settings that it has; so does one that was only stopped. --parallel and --credentials are

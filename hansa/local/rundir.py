@@ -134,7 +134,7 @@ class RunDir:
         if changes:
             raise InputError(
                 changes[0],
-                hint=f"{self.path} holds a run with other values: set the field back to go on "
+                hint=f"{self.path} holds a run with other values: set the field back to continue "
                 "with it, or choose another --out",
             )
         self._refuse_unused(old, wanted)
@@ -177,7 +177,7 @@ class RunDir:
         raise InputError(
             f"{'; '.join(change.refusal() for change in changes)} "
             "(the run is finished, and no round would use anything else)",
-            hint=f"raise spec.rounds to go on with it, or choose another --out than {self.path}",
+            hint=f"raise spec.rounds to continue with it, or choose another --out than {self.path}",
         )
 
 

@@ -67,7 +67,7 @@ def _check_answer(
 
 
 def _check_object(store: ObjectStore, key: str, said: str | int, who: str) -> Iterator[str]:
-    """Compare an object's digest, or its length: of a sealed one no digest can be told without the
+    """Compare an object's digest; of a sealed one its length, since its digest needs the
     aggregator's key."""
     try:
         size = store.size(key)

@@ -74,7 +74,7 @@ def _advance(draft: Draft, status: FederationStatus) -> FederationStatus:
 
 
 def _accept_spec(draft: Draft) -> FederationStatus:
-    """Remember what later specs are compared with; changed options of a world are told."""
+    """Remember what later specs are compared with; an event names changed options of a world."""
     spec, status = draft.federation.spec, draft.federation.status
     for name in list_changed_options(spec, status.accepted):
         why = f"{name}: the options of its world changed, which counts from the next round on"

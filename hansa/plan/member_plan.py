@@ -170,7 +170,7 @@ def _postpone(
 
 
 def _advance_job(draft: MemberDraft, status: SiloStatus, current: SiloOrder) -> SiloStatus:
-    """Advance the client's Job; the coordinator is told its progress and its end."""
+    """Advance the client's Job, and report its progress and end to the coordinator."""
     if current.attempt > current.charged_attempt:  # a retry is charged before its Job is made
         if current.not_before and draft.now < current.not_before:
             draft.wake(current.not_before)

@@ -198,7 +198,7 @@ def _list_newest(federation: Federation, line: EnvironmentStatus) -> Iterator[tu
     """What the status has once for each environment, in the round that it is of."""
     status = federation.status
     if line.state in ANSWERED and line.healthy and status.round:
-        is_private = line.epsilon is not None  # then other counts are not told, and not zero
+        is_private = line.epsilon is not None  # then other counts are withheld, which is not zero
         for metric in ("explored", "epsilon") if is_private else _COUNTS:
             yield metric, status.round, getattr(line, metric)
     for metric in ("personal", "alone"):

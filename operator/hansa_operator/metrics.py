@@ -200,12 +200,12 @@ class MetricsRecorder:
         if not isinstance(report, ClientReport | EvaluateReport):
             return
         if isinstance(report, ClientReport) and report.epoch:
-            return  # it masked again what it has told of
+            return  # it masked again what it has reported
         for phase, seconds in sorted(report.seconds.items()):
             self._series(table.PHASE_SECONDS, *key, environment, phase).observe(seconds)
         if not isinstance(report, ClientReport):
             return
-        if report.epsilon is None:  # with privacy no count is told, which is not zero
+        if report.epsilon is None:  # with privacy the count is withheld, which is not zero
             self._record_counts(key, environment, report)
         if report.entropy is not None:
             self._series(table.POLICY_ENTROPY, *key, environment).set(report.entropy)

@@ -55,7 +55,7 @@ def _read_rows(operator: str) -> dict[str, Case]:
 
 
 def _read_pod_rows() -> dict[str, Case]:
-    """Rows of the table of Pod templates; what the operator allows is another's affair."""
+    """Rows of the table of Pod templates; what the operator allows is tested elsewhere."""
     rows = [row for (row,) in (each.values for each in cases("refusals.yaml"))]
     return {
         row["case"]: (

@@ -101,7 +101,7 @@ class Typist:
 
     @contextmanager
     def start(self, *words: str) -> Iterator["subprocess.Popen[str]"]:
-        """A command that goes on while the test does something; ended with the test."""
+        """A command that continues while the test does something; ended with the test."""
         process = subprocess.Popen(
             self.words(*words, "-n", self.cluster.namespace),
             env=self.environment(PYTHONUNBUFFERED="1"),

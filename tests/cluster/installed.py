@@ -152,8 +152,8 @@ class Hansa:
             ("logs", f"deployment/{OPERATOR}", "--tail=40", "--all-containers"),
             ("logs", "-l", f"{constants.LABEL_FEDERATION}={name}", "--tail=15", "--prefix"),
         ]
-        told = [self.cluster.kubectl(*part) for part in parts]
-        return "\n\n".join(f"{t.stdout[-6000:]}{t.stderr[-500:]}" for t in told)
+        output = [self.cluster.kubectl(*part) for part in parts]
+        return "\n\n".join(f"{t.stdout[-6000:]}{t.stderr[-500:]}" for t in output)
 
     # -- the store --------------------------------------------------------------------------------
 

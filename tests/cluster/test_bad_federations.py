@@ -151,7 +151,7 @@ class TestALooseDefinition:
         assert sentence in complaints(loose, good)
         assert loose.condition(good, "Accepted")["reason"] == "ImmutableFieldChanged"
         loose.patch(good, {"seed": 7, "rounds": 2})
-        loose.wait(good, lambda s: s["phase"] == "Running", "goes on")
+        loose.wait(good, lambda s: s["phase"] == "Running", "continues")
         assert loose.status(good)["current"] == before["current"]
 
 
@@ -167,9 +167,9 @@ def test_what_only_a_client_can_know_is_told_in_its_own_words(hansa: Hansa) -> N
     hansa.apply(manifest)
     status = hansa.wait("rules", lambda s: s.get("phase") == "Failed", "is refused by its clients")
     assert [e["attempt"] for e in status["environments"]] == [1, 1]  # trying again cannot help
-    told = hansa.condition("rules", "Degraded")["message"]
-    assert "maze: spec.environments[maze].options.map: got 'made-up', expected" in told
-    assert "webshop: spec.environments[webshop].world: got 'no-such-world', expected" in told
+    message = hansa.condition("rules", "Degraded")["message"]
+    assert "maze: spec.environments[maze].options.map: got 'made-up', expected" in message
+    assert "webshop: spec.environments[webshop].world: got 'no-such-world', expected" in message
     hansa.delete("rules")
 
 

@@ -138,9 +138,9 @@ def test_a_pod_waits_for_a_gpu_and_goes_on_when_one_comes(silo: Hansa, many_gpus
     silo.apply(make("hasty", participation=hasty, **gpus(MANY_GPUS)))
     silo.cluster.until(lambda: "Insufficient nvidia.com/gpu" in message(silo, "patient"), "waits")
     silo.wait("hasty", lambda s: s.get("phase") == "Failed", "gives the wait up")
-    told = silo.condition("hasty", "Degraded")["message"]
-    assert told.startswith("maze: did not start within 15 s: waits for a node")
-    assert "Insufficient nvidia.com/gpu" in told
+    condition = silo.condition("hasty", "Degraded")["message"]
+    assert condition.startswith("maze: did not start within 15 s: waits for a node")
+    assert "Insufficient nvidia.com/gpu" in condition
     assert silo.status("patient")["environments"][0]["state"] == "Starting"
     assert silo.cluster.script("gpus", str(MANY_GPUS)).returncode == 0
     silo.cluster.until(lambda: "nodeName" in silo.pods("patient")[0]["spec"], "gets its GPUs")
@@ -168,7 +168,7 @@ def test_a_federation_goes_on_by_itself_once_its_secret_consents(silo: Hansa) ->
     )
     given = silo.cluster.kubectl(*shlex.split(line)[1:])
     assert given.returncode == 0, given.stderr
-    status = silo.wait("consent", lambda s: s["current"].get("startedAt"), "goes on by itself")
+    status = silo.wait("consent", lambda s: s["current"].get("startedAt"), "continues by itself")
     assert status["environments"][0]["attempt"] == 1
     silo.delete("consent")
 

@@ -109,7 +109,7 @@ def test_an_upgrade_replaces_the_operator_and_no_job(second: Hansa) -> None:
     install(second, workers=2)
     second.cluster.until(lambda: not set(old) & set(second.operators()), "the old one is gone")
     assert jobs(second) >= before
-    status = second.wait(NAME, lambda s: s["round"] == 2, "goes on to round 2")
+    status = second.wait(NAME, lambda s: s["round"] == 2, "continues to round 2")
     assert [e["attempt"] for e in status["environments"]] == [1, 1]
 
 

@@ -127,13 +127,13 @@ def test_edits_in_a_round_count_from_the_next(alive: Hansa) -> None:
     edits = {"training": training, "environments": environments, "podTemplate": labelled}
     alive.patch(NAME, edits)
     third = assignments(alive, 3)
-    assert {told["settings"]["training"]["learningRate"] for told in third} == {5.0e-3}
-    assert {told["environment"] for told in third} == {"maze", "webshop"}
+    assert {each["settings"]["training"]["learningRate"] for each in third} == {5.0e-3}
+    assert {each["environment"] for each in third} == {"maze", "webshop"}
 
     alive.wait(NAME, in_round(4, "Queued"), "opens round 4 with its guest")
     fourth = assignments(alive, 4)
-    assert {told["settings"]["training"]["learningRate"] for told in fourth} == {RATE}
-    assert {told["environment"] for told in fourth} == {"guest", "maze", "webshop"}
+    assert {each["settings"]["training"]["learningRate"] for each in fourth} == {RATE}
+    assert {each["environment"] for each in fourth} == {"guest", "maze", "webshop"}
     alive.cluster.until(lambda: len(alive.pods(NAME, round="4")) == 2, "the Pods of round 4")
     assert all(p["metadata"]["labels"]["edited"] for p in alive.pods(NAME, round="4"))
     assert not any("edited" in p["metadata"]["labels"] for p in alive.pods(NAME, round="3"))

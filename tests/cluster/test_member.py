@@ -151,7 +151,7 @@ def _until(clinic: Cluster, is_so: Any, what: str) -> None:
     try:
         clinic.until(is_so, what)
     except AssertionError as error:
-        told = [
+        output = [
             clinic.kubectl(*part).stdout[-4000:]
             for part in (
                 ("get", "hmem,jobs,pods", "-o", "wide"),
@@ -159,4 +159,4 @@ def _until(clinic: Cluster, is_so: Any, what: str) -> None:
                 ("get", "events", "--sort-by=.lastTimestamp"),
             )
         ]
-        raise AssertionError("\n\n".join([str(error), *told])) from None
+        raise AssertionError("\n\n".join([str(error), *output])) from None

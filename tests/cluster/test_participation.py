@@ -49,10 +49,10 @@ def story(hansa: Hansa) -> Iterator[Hansa]:
 def test_below_the_minimum_a_round_fails_and_says_what_to_do(story: Hansa) -> None:
     status = story.wait(NAME, lambda s: s.get("phase") == "Failed", "its round fails")
     assert story.condition(NAME, "Progressing")["reason"] == "TooFewUpdates"
-    told = story.condition(NAME, "Progressing")["message"]
-    assert "participation.minimumUpdates needs 2" in told
-    assert told.startswith("webshop: image 'no-such-image:1'")
-    assert "Fix that or lower the minimum, then change the spec or run `hansa retry`" in told
+    message = story.condition(NAME, "Progressing")["message"]
+    assert "participation.minimumUpdates needs 2" in message
+    assert message.startswith("webshop: image 'no-such-image:1'")
+    assert "Fix that or lower the minimum, then change the spec or run `hansa retry`" in message
     assert rounds(status) == [(1, "failed", "0/2")]
     story.cluster.until(
         lambda: not any(is_active(pod) for pod in story.pods(NAME)), "nobody is waited for"
@@ -69,7 +69,9 @@ def test_a_retry_opens_the_next_number(story: Hansa) -> None:
 
 def test_a_change_of_the_spec_goes_on_and_the_minimum_is_enough(story: Hansa) -> None:
     story.patch(NAME, {"participation": {"minimumUpdates": 1}})
-    story.wait(NAME, lambda s: s["round"] == 3 and is_out(s, "webshop"), "goes on without webshop")
+    story.wait(
+        NAME, lambda s: s["round"] == 3 and is_out(s, "webshop"), "continues without webshop"
+    )
     good = story.manifest(NAME)["spec"]["environments"]
     story.patch(NAME, {"environments": good})  # mended, for the next round
     status = story.wait(NAME, lambda s: s["round"] == 4, "opens round 4")

@@ -1,4 +1,4 @@
-"""Plug-ins on a cluster: missing in an image they are named, and an image with them goes on.
+"""Plug-ins on a cluster: missing in an image they are named, and an image with them continues.
 
 The images are Hansa's own with one layer more, which holds the example package as pip installs it:
 what the example's Dockerfile does, without a registry, in seconds.

@@ -32,10 +32,10 @@ def test_promtool_accepts_what_the_operator_exposes(hansa: Hansa, evolved: str) 
     program = shutil.which("promtool")
     assert program, "promtool: got none, expected Debian's package prometheus"
     until(lambda: f'federation="{evolved}"' in hansa.metrics(), "it tells of the federation")
-    told = subprocess.run(
+    output = subprocess.run(
         [program, "check", "metrics"], input=hansa.metrics(), capture_output=True, text=True
     )
-    assert (told.returncode, told.stderr + told.stdout) == (0, "")
+    assert (output.returncode, output.stderr + output.stdout) == (0, "")
 
 
 class Prometheus:

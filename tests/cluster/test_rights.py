@@ -64,14 +64,14 @@ def test_its_roles_say_exactly_this(hansa: Hansa) -> None:
 
 
 def test_it_can_read_no_secret_and_make_nothing_but_jobs_and_events(hansa: Hansa) -> None:
-    told = hansa.cluster.kubectl("auth", "can-i", "--list", f"--as={OPERATOR}").stdout
-    assert "secrets" not in told
-    assert "[*]" not in told
-    assert "*.*" not in told
+    output = hansa.cluster.kubectl("auth", "can-i", "--list", f"--as={OPERATOR}").stdout
+    assert "secrets" not in output
+    assert "[*]" not in output
+    assert "*.*" not in output
     for verb in ("get", "list", "watch", "create"):
         answer = hansa.cluster.kubectl("auth", "can-i", verb, "secrets", f"--as={OPERATOR}")
         assert answer.stdout.strip() == "no"
-    makes = [line.split()[0] for line in told.splitlines() if "create" in line]
+    makes = [line.split()[0] for line in output.splitlines() if "create" in line]
     allowed = {"jobs.batch", "events"}
     assert {m for m in makes if not m.startswith("selfsubject")} == allowed
 

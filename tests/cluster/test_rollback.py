@@ -62,7 +62,7 @@ def opened(out: Path) -> Iterator[ObjectStore]:
 
 @pytest.fixture(scope="module")
 def twin(local_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Twin:
-    """Two runs that go on from the good rounds, one of them by way of the ruins."""
+    """Two runs that continue from the good rounds, one of them by way of the ruins."""
     folder = tmp_path_factory.mktemp("twin")
     known = {name: small.SPEC[name] for name in LONGER if name != "rounds"}
     changes = {name: {**value, **LONGER[name]} for name, value in known.items()}

@@ -127,7 +127,7 @@ def test_another_letter_of_ours_means_that_we_are_behind(
         cursor = box.post(mail.work(round=round_), cursor, COORDINATOR).cursor
     restored = box.post(mail.rest(), Cursor(), COORDINATOR)
     assert (restored.done, restored.ahead, restored.cursor.serial) == (True, True, 4)
-    assert box.read(cursor).faults == {}, "the chain goes on behind the newest letter"
+    assert box.read(cursor).faults == {}, "the chain continues behind the newest letter"
 
 
 def test_garbage_at_a_place_is_left_behind(boxes: Callable[[LetterLog], Mailbox]) -> None:

@@ -79,9 +79,9 @@ def test_a_rule_by_element_is_its_formula(strategy, shapes, step) -> None:
     start, updates = case(shapes)
     options = options_of(strategy, faulty=2)
     got = run(start, updates, strategy=strategy, server_step=step, options=options)
-    told = Aggregation(strategy=strategy, server_step=step, options=options)
+    aggregation = Aggregation(strategy=strategy, server_step=step, options=options)
     origin = dense.vector(start)
-    expected = origin + step * (dense.by_element(strategy, start, updates, told) - origin)
+    expected = origin + step * (dense.by_element(strategy, start, updates, aggregation) - origin)
     close(dense.vector(got.tensors), expected)
     assert got.frozen == {}
 
@@ -176,12 +176,12 @@ def test_a_server_optimizer_is_its_formula_over_rounds(strategy, shapes) -> None
     start = draw(100, shapes)
     rounds = [[draw(10 * r + i, shapes) for i in range(3)] for r in range(3)]
     options = options_of(strategy, server_learning_rate=0.01, momentum=0.8)
-    told = {"server_step": 1.5, "options": options}
+    fields = {"server_step": 1.5, "options": options}
     now, state = start, None
     for number, updates in enumerate(rounds, start=1):
-        got = run(now, updates, state=state, strategy=strategy, round_=number, **told)
+        got = run(now, updates, state=state, strategy=strategy, round_=number, **fields)
         now, state = got.tensors, got.state
-    expected = dense.optimized(strategy, start, rounds, Aggregation(strategy=strategy, **told))
+    expected = dense.optimized(strategy, start, rounds, Aggregation(strategy=strategy, **fields))
     close(dense.vector(now), expected)
 
 

@@ -103,7 +103,7 @@ class Aggregation:
         self._runs += 1
         name = f"aggregator-{self._round.number}-{self._runs}"
         place = S3(endpoint=self._proxy.endpoint, bucket=self._store.s3.bucket, prefix=PREFIX)
-        told = self._round.assignment(storage=place)
+        assignment = self._round.assignment(storage=place)
         self._executor.create(
             JobRequest(
                 name=name,
@@ -111,7 +111,7 @@ class Aggregation:
                 round=self._round.number,
                 environment="",
                 attempt=1,
-                assignment=told,
+                assignment=assignment,
             )
         )
 

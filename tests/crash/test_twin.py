@@ -48,16 +48,16 @@ def executor(weed: LocalStore, tmp_path_factory: pytest.TempPathFactory) -> Iter
     patch.undo()
 
 
-def ask(told: Assignment, endpoint: str, prefix: str, who: str) -> JobRequest:
+def ask(assignment: Assignment, endpoint: str, prefix: str, who: str) -> JobRequest:
     """A Job named after who does it; the executor gives each its variables by that name."""
-    place = S3(endpoint=endpoint, bucket=told.storage.bucket, prefix=prefix)
+    place = S3(endpoint=endpoint, bucket=assignment.storage.bucket, prefix=prefix)
     return JobRequest(
         name=f"{prefix.replace('/', '-')}-{who}",
         role="client",
         round=1,
         environment=who,
         attempt=1,
-        assignment=told.model_copy(update={"storage": place}),
+        assignment=assignment.model_copy(update={"storage": place}),
     )
 
 

@@ -48,7 +48,7 @@ def steps() -> list[tuple[str, str]]:
 
 
 def commands(lines: list[str]) -> list[str]:
-    """Each command with the lines that go on with it."""
+    """Each command with the lines that continue with it."""
     found: list[str] = []
     for line in lines:
         if line.startswith("$ "):

@@ -135,7 +135,7 @@ def test_an_error_of_pydantic_becomes_a_sentence_in_one_place() -> None:
 
 
 def test_a_key_that_is_put_together_elsewhere_is_noticed() -> None:
-    code = 'key = f"{_folder(told)}finetuned-{number:05d}.safetensors"\nother = folder + "a.json"'
+    code = 'key = f"{_folder(its)}finetuned-{number:05d}.safetensors"\nother = folder + "a.json"'
     assert len(list(names_put_together(ast.parse(code)))) == 2
 
 

@@ -22,7 +22,7 @@ from hansa_client.round import play_round
 from hansa_client.silo import Silo
 from tests.support.memory_store import MemoryStore
 preload()
-told = Assignment.model_validate({
+assignment = Assignment.model_validate({
     "role": "client", "federation": "f", "seed": 7, "model": {"source": "builtin:tiny"},
     "adapter": {}, "round": 1, "start": {}, "storage": {"bucket": "bucket", "prefix": "p"},
     "environments": ["maze"], "environment": "maze", "world": "maze",
@@ -33,7 +33,7 @@ told = Assignment.model_validate({
     },
 })
 store = MemoryStore()
-assert play_round(Silo(told, store, store, logs.get("client"))).trained
+assert play_round(Silo(assignment, store, store, logs.get("client"))).trained
 """
 SERVER = """
 from hansa.store.s3 import preload

@@ -56,8 +56,8 @@ def run(
         return download(key, path, size, watch)
 
     patch.setattr(reader, "download", watched)
-    told = round_.assignment(storage=S3(bucket=reader.s3.bucket, prefix=prefix))
-    return aggregate(told, reader, Log("server"), lambda: 0.0)
+    assignment = round_.assignment(storage=S3(bucket=reader.s3.bucket, prefix=prefix))
+    return aggregate(assignment, reader, Log("server"), lambda: 0.0)
 
 
 @pytest.mark.parametrize("kind", ["cut-response", "corrupt-response", "reset", "503"])

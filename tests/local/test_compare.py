@@ -179,8 +179,8 @@ def from_cluster(undisturbed: Path, tmp_path: Path) -> Iterator[FromCluster]:
     small.write_manifest(tmp_path, storage=place)
     own = {part: small.SPEC[part] for part in ("aggregation", "experience", "exploration")}
     same = {"name": "same", "spec": own}
-    told = {"federation": "federation.yaml", "seeds": [7], "methods": ["pre-trained", same]}
-    (tmp_path / "compare.yaml").write_text(json.dumps(told))
+    fields = {"federation": "federation.yaml", "seeds": [7], "methods": ["pre-trained", same]}
+    (tmp_path / "compare.yaml").write_text(json.dumps(fields))
     wanted = comparison.read(tmp_path / "compare.yaml", here=False)
     folder = RunDir(undisturbed)
     ended = folder.load()

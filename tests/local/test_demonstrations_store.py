@@ -17,7 +17,7 @@ TALK = Conversation(
 )
 
 
-def told(weed: LocalStore, source: str) -> Assignment:
+def make_assignment(weed: LocalStore, source: str) -> Assignment:
     return Assignment.model_validate(
         {
             "role": "client",
@@ -51,12 +51,12 @@ def test_a_file_in_another_bucket_is_read_with_the_silos_credentials(as_owner: L
     data = agentgym_format.write([TALK])
     silo.put_if_absent("shown/maze.jsonl", data)
     source = "s3://silo-data/shown/maze.jsonl"
-    file = demonstrations.read(told(as_owner, source), as_owner.store())
+    file = demonstrations.read(make_assignment(as_owner, source), as_owner.store())
     assert file
     assert file.conversations == [TALK]
     assert file.to_inputs() == {"demonstrationsFrom": source, "demonstrationsSha256": sha256(data)}
     with pytest.raises(PermanentError, match="which does not exist"):
-        demonstrations.read(told(as_owner, f"{source}.gz"), as_owner.store())
+        demonstrations.read(make_assignment(as_owner, f"{source}.gz"), as_owner.store())
 
 
 def test_a_file_that_the_credentials_do_not_reach_is_told_by_its_field(
@@ -64,4 +64,4 @@ def test_a_file_that_the_credentials_do_not_reach_is_told_by_its_field(
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
     with pytest.raises(PermanentError, match=r"^spec.environments\[maze\].*may not read"):
-        demonstrations.read(told(as_owner, "s3://other-data/a.jsonl"), as_owner.store())
+        demonstrations.read(make_assignment(as_owner, "s3://other-data/a.jsonl"), as_owner.store())

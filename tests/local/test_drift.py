@@ -29,10 +29,10 @@ def manifest(folder: Path, *, guarded: bool, **changes: Any) -> Path:
     return path
 
 
-def run(told: Path) -> dict[str, Any]:
+def run(path: Path) -> dict[str, Any]:
     """The status after the last round."""
-    out = told.parent / "run"
-    with small.Run(told, out) as process:
+    out = path.parent / "run"
+    with small.Run(path, out) as process:
         process.finish()
     return small.status(out)
 
@@ -83,12 +83,12 @@ def test_the_example_keeps_what_its_page_says_and_a_kill_changes_nothing(tmp_pat
     assert violations(held)[kept] <= free[0] + 0.05
     assert "rejected" in [entry["outcome"] for entry in held["history"]]
 
-    told = manifest(tmp_path / "killed", guarded=True)
-    again = told.parent / "run"
-    with small.Run(told, again) as process:
+    manifest_file = manifest(tmp_path / "killed", guarded=True)
+    again = manifest_file.parent / "run"
+    with small.Run(manifest_file, again) as process:
         until(lambda: "RolledBack" in process.events, "a rollback")
         process.kill()
-    with small.Run(told, again) as process:
+    with small.Run(manifest_file, again) as process:
         process.finish()
     status = small.status(again)
     assert status["guard"] == held["guard"]

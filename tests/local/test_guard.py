@@ -43,11 +43,11 @@ def test_a_federation_whose_step_is_too_large_ends_near_its_best_and_a_kill_chan
     assert seen[status["adapter"]["round"]] >= max(seen.values()) - 0.05
 
     again = tmp_path / "killed" / "run"
-    told = manifest(again.parent)
-    with small.Run(told, again) as process:
+    manifest_file = manifest(again.parent)
+    with small.Run(manifest_file, again) as process:
         until(lambda: "RolledBack" in process.events, "a rollback")
         process.kill()
-    with small.Run(told, again) as process:
+    with small.Run(manifest_file, again) as process:
         process.finish()
     assert small.adapter(again) == small.adapter(out)
     assert small.status(again)["guard"] == status["guard"]

@@ -60,7 +60,7 @@ def test_a_store_that_is_down_at_each_step_costs_only_time(in_one_place, silos: 
                 proxy.down()
                 until(lambda: status(silo).get("trouble") == "Unreachable", "it to notice")
                 proxy.up()
-                until(lambda: status(silo).get("trouble") == "", "it to go on")
+                until(lambda: status(silo).get("trouble") == "", "it to continue")
             coordinator.finish()
     equal(coordinator.out, in_one_place)
 
@@ -103,5 +103,5 @@ def test_an_accepted_order_that_is_gone_or_another_one_ends_everything(silos: Qu
         assert "order 1: it is gone from the bucket or is another one now" in silo.said
         assert status(silo)["trouble"] == "LogReplaced"
     anew = silos.folder / "silo"
-    anew.rename(anew.with_name("before"))  # what the sentence says: made anew, it goes on
+    anew.rename(anew.with_name("before"))  # what the sentence says: made anew, it continues
     assert once(silos, member).process.returncode == 0

@@ -32,8 +32,8 @@ def test_the_status_says_what_each_silo_serves(run: Path) -> None:
     said = run.with_name("run.stderr").read_text()
     assert all(f"{name} serves {choice}: " in said for name, choice in serves.items())
     page = (run / "report.html").read_text()  # its contents name the section, too
-    told = page[page.rindex("What each silo serves") :].partition("</section>")[0]
-    assert all(describe_choice(choice) in told for choice in serves.values())
+    section = page[page.rindex("What each silo serves") :].partition("</section>")[0]
+    assert all(describe_choice(choice) in section for choice in serves.values())
 
 
 def test_what_joining_brought_is_said_wherever_one_looks(run: Path) -> None:

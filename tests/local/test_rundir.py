@@ -255,11 +255,11 @@ def test_a_long_sentence_is_one_line_in_a_pipe(
 ) -> None:
     federation = opened(make_federation())
     why = " ".join(f"word{number}" for number in range(60))
-    told = federation.status.conditions[0].model_copy(
+    condition = federation.status.conditions[0].model_copy(
         update={"type": "Degraded", "status": "True", "message": why}
     )
     folder.save(
-        with_status(federation, federation.status.model_copy(update={"conditions": [told]}))
+        with_status(federation, federation.status.model_copy(update={"conditions": [condition]}))
     )
     assert not hansa("status", "--out", folder.path)
     assert any(why in line for line in capsys.readouterr().out.splitlines())
@@ -343,11 +343,11 @@ def test_a_message_with_brackets_is_shown_as_it_is(
 ) -> None:
     federation = opened(make_federation())
     why = "maze: http://[fd00::1]:9000 and [/models] did not answer"
-    told = federation.status.conditions[0].model_copy(
+    condition = federation.status.conditions[0].model_copy(
         update={"type": "Degraded", "status": "True", "message": why}
     )
     folder.save(
-        with_status(federation, federation.status.model_copy(update={"conditions": [told]}))
+        with_status(federation, federation.status.model_copy(update={"conditions": [condition]}))
     )
     assert not hansa("status", "--out", folder.path)
     assert why in " ".join(capsys.readouterr().out.split())

@@ -97,7 +97,7 @@ def no_foreign_keys(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> Iterator
             assert pair.secret_key.encode() not in seen
 
 
-def told(stores: Stores, **changes: Any) -> Assignment:
+def make_assignment(stores: Stores, **changes: Any) -> Assignment:
     return Assignment.model_validate(
         {
             "role": "client",
@@ -164,7 +164,7 @@ def test_a_wrong_pair_is_told_with_the_store_that_refused_it(
     for name, value in {**stores.variables("maze"), **wrong}.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(Denied, match=r"refused: the (access|secret) key|may not read") as refused:
-        work(told(stores))
+        work(make_assignment(stores))
     assert refused.value.message.startswith(f"{field}: s3://")
     is_private = field == FIELD
     stranger = next(iter(wrong.values()))
@@ -193,7 +193,7 @@ def test_an_authority_vouches_for_its_own_store_alone(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(HansaError, match="shows a certificate nobody here trusts") as refused:
-        work(told(stores))
+        work(make_assignment(stores))
     assert refused.value.message.startswith(f"{field}.endpoint: https://")
     variable = CA_BUNDLE if field == FIELD else "AWS_CA_BUNDLE"
     assert refused.value.hint.endswith(f"{field}.caSecret, or in the variable {variable}")
@@ -208,7 +208,7 @@ def test_half_a_pair_is_refused_before_any_store_is_asked(
         if value is not None:
             monkeypatch.setenv(name, value)
     with pytest.raises(PermanentError, match=f"^{re.escape(FIELD)}: got no .*expected both"):
-        work(told(stores))
+        work(make_assignment(stores))
     assert stores.to_exchange.keys == stores.to_private.keys == []
 
 
@@ -230,7 +230,7 @@ def test_demonstrations_beside_the_experience_are_read_with_the_private_stores_k
     variables |= {KEY: pair.access_key, SECRET: pair.secret_key}
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assignment = told(stores, demonstrations_from="s3://shown/maze.jsonl")
+    assignment = make_assignment(stores, demonstrations_from="s3://shown/maze.jsonl")
     file = demonstrations.read(assignment, owner)
     assert file and file.conversations == [talk]
     assert set(stores.to_private.keys) == {pair.access_key}

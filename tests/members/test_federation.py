@@ -123,8 +123,8 @@ def test_the_coordinators_cluster_has_no_secret_of_a_silo(apart: Apart) -> None:
 @pytest.mark.parametrize("where", ["hq", "clinic"])
 def test_neither_operator_has_a_right_on_secrets(apart: Apart, where: str) -> None:
     cluster = getattr(apart.at, where).cluster
-    told = cluster.kubectl("auth", "can-i", "--list", f"--as={OPERATOR}").stdout
-    assert "jobs.batch" in told and "secrets" not in told
+    output = cluster.kubectl("auth", "can-i", "--list", f"--as={OPERATOR}").stdout
+    assert "jobs.batch" in output and "secrets" not in output
     for verb in ("get", "list", "watch", "create", "update", "patch", "delete"):
         answer = cluster.kubectl("auth", "can-i", verb, "secrets", "-A", f"--as={OPERATOR}")
         assert answer.stdout.strip() == "no", verb

@@ -43,7 +43,7 @@ class Lone:
         self.kills += 1
 
     def revive(self) -> None:
-        """Go on where it is not running; it may only have ended by a kill."""
+        """Continue where it is not running; it may only have ended by a kill."""
         if self.run and self.run.process.poll() is None:
             return
         if self.run:

@@ -51,7 +51,7 @@ def with_spec(federation: Federation, **fields: Any) -> Federation:
 
 def make_report(request: JobRequest, *, trained: bool = True, successes: int = 5) -> Any:
     """What the program of that Job would report."""
-    told = request.assignment
+    assignment = request.assignment
     if request.role == "aggregator":
         return AggregatorReport(
             round=request.round,
@@ -59,30 +59,30 @@ def make_report(request: JobRequest, *, trained: bool = True, successes: int = 5
             adapter=f"{request.round:064x}",
             audit=f"{request.round:e>64}",
             bytes=10,
-            members=[told.environments.index(m.environment) for m in told.members],
+            members=[assignment.environments.index(m.environment) for m in assignment.members],
             server_step=2.5,
         )
     figures = Figures(episodes=10, successes=successes)
     evaluation = EvaluationReport(
-        round=told.start.round,
+        round=assignment.start.round,
         episodes=10,
         successes=successes,
-        validation=figures if told.settings.evaluation.validation_tasks else None,
+        validation=figures if assignment.settings.evaluation.validation_tasks else None,
     )
-    index = told.environments.index(request.environment)
+    index = assignment.environments.index(request.environment)
     if request.role == "evaluate":
-        chooses = told.settings.personalization != "none"
+        chooses = assignment.settings.personalization != "none"
         return EvaluateReport(
             environment=index,
             evaluation=evaluation,
             personal=Figures(episodes=10, successes=8) if chooses else None,
             serves="mix-50" if chooses else "",
-            alone=Figures(episodes=10, successes=1) if told.alone_rounds else None,
+            alone=Figures(episodes=10, successes=1) if assignment.alone_rounds else None,
         )
     return ClientReport(
         environment=index,
         round=request.round,
-        epoch=told.masking.epoch if told.masking else None,
+        epoch=assignment.masking.epoch if assignment.masking else None,
         solved=3,
         kinds={"far": 2500, "near": 7500},
         entropy=0.5,
@@ -90,8 +90,8 @@ def make_report(request: JobRequest, *, trained: bool = True, successes: int = 5
         manifest=f"{request.round:032x}{index:032x}",
         adapter=f"{index:032x}{request.round:032x}" if trained else "",
         counts=Counts(explored=10, succeeded=4, broken=1, experience=14),
-        evaluation=evaluation if told.evaluate else None,
-        own=figures if trained and told.settings.evaluation.own_update else None,
+        evaluation=evaluation if assignment.evaluate else None,
+        own=figures if trained and assignment.settings.evaluation.own_update else None,
     )
 
 

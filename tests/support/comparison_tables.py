@@ -23,7 +23,7 @@ def tasks(won: int, of: int) -> dict[str, list[int]]:
 def make_result(run: Run, *scores: tuple[str, int, int, str], **fields: Any) -> RunResult:
     """A result with rows of (environment, successes of 100, round, whose adapter)."""
     rows = [results.row(run, name, tasks(won, 100), round_, of) for name, won, round_, of in scores]
-    told: dict[str, Any] = {
+    values: dict[str, Any] = {
         "program": "1",
         "method": run.method,
         "base": run.base,
@@ -36,7 +36,7 @@ def make_result(run: Run, *scores: tuple[str, int, int, str], **fields: Any) -> 
         "wall_seconds": 60.0,
         "machine": "here",
     }
-    return RunResult(**{**told, **fields})
+    return RunResult(**{**values, **fields})
 
 
 def make_wanted(*runs: Run, reference: str = "fed-se") -> CheckedComparison:

@@ -26,11 +26,11 @@ def federation(*names: str, rounds: int = 6, **fields: Any) -> Cluster:
 def play(cluster: Cluster, broke: int, *liars: str, lie: int = 20, nats: float = 0.0) -> Cluster:
     """One round, or the last evaluation, in which probes say so of every adapter but the base."""
     for job in cluster.active():
-        told = cluster.requests[job]
-        report = make_report(told, successes=5 + bool(told.assignment.start.round))
-        if report.evaluation and told.assignment.settings.probes:
-            is_new = bool(told.assignment.start.round)
-            count = (lie if told.environment in liars else broke) if is_new else 2
+        request = cluster.requests[job]
+        report = make_report(request, successes=5 + bool(request.assignment.start.round))
+        if report.evaluation and request.assignment.settings.probes:
+            is_new = bool(request.assignment.start.round)
+            count = (lie if request.environment in liars else broke) if is_new else 2
             figures = {
                 "wall": ProbeFigure(episodes=20, violations=count),
                 "memory": ProbeFigure(forgotten=nats if is_new else 0.0),

@@ -196,7 +196,7 @@ class FaultyProxy:
         return None
 
     def _answer(self, client: socket.socket, request: Request) -> bool:
-        """Whether the connection goes on."""
+        """Whether the connection continues."""
         fault = self._due(request)
         kind = fault.kind if fault else None
         if fault and fault.then and kind != "lose-answer":

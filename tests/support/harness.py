@@ -133,7 +133,7 @@ def hang() -> None:
 
 
 def leave() -> None:
-    """Ends, while a process in a session of its own goes on; its number is in a file."""
+    """Ends, while a process in a session of its own continues; its number is in a file."""
     ask([user(OPENING)])
     child = subprocess.Popen(["sleep", "600"], start_new_session=True)
     Path(sys.argv[2]).write_text(str(child.pid))

@@ -79,14 +79,14 @@ class Letters(Cluster):
     def answered(self, name, **fields):
         """The clinic's answer to the order of the open round."""
         current = self.status.current
-        told = build_client_assignment(self.federation, current, name)
+        assignment = build_client_assignment(self.federation, current, name)
         request = JobRequest(
             name="",
-            role=told.role,
+            role=assignment.role,
             round=current.round,
             environment=name,
             attempt=1,
-            assignment=told,
+            assignment=assignment,
         )
         return self.hear(name, "answer", report=make_report(request), **fields)
 

@@ -77,9 +77,9 @@ def history(rounds: int, environments: int, failed: tuple[int, ...] = ()) -> lis
             entry["updates"] = f"{environments}/{environments}"
             entry["outcome"] = "failed" if number in failed else "aggregated"
         if number not in failed:
-            told = dict(enumerate(names(environments)))
-            entry["success"] = {name: ratio(i, number, rounds) for i, name in told.items()}
-            entry["episodes"] = dict.fromkeys(told.values(), 100)
+            by_index = dict(enumerate(names(environments)))
+            entry["success"] = {name: ratio(i, number, rounds) for i, name in by_index.items()}
+            entry["episodes"] = dict.fromkeys(by_index.values(), 100)
         entries.append(entry)
     return entries
 
@@ -110,14 +110,14 @@ def federation(
             "message": "2 of 5 environments answered, 5 are needed: see the log of maze.",
         }
     status["conditions"] = [_condition(phase)]
-    told = {name: world_of(index) for index, name in enumerate(names(silos))}
+    worlds = {name: world_of(index) for index, name in enumerate(names(silos))}
     document = {
         "metadata": {"name": "five-worlds"},
         "spec": {
             "rounds": planned or max(rounds, 1),
             "evaluation": {"tasks": 100},
             "storage": {"s3": {"bucket": "hansa", "prefix": PREFIX}},
-            "environments": [{"name": name, "world": world} for name, world in told.items()],
+            "environments": [{"name": name, "world": world} for name, world in worlds.items()],
             **spec,
         },
         "status": status,
@@ -171,8 +171,8 @@ def write_kinds(store: MemoryStore, given: Federation) -> MemoryStore:
     for entry in given.status.history[1:]:
         for environment in given.spec.environments:
             folder = bucket_keys.update_folder(PREFIX, environment.name, entry.round)
-            told = update(environment.name, entry.round, learning=learning)
-            store.objects[folder + bucket_keys.MANIFEST] = told
+            manifest = update(environment.name, entry.round, learning=learning)
+            store.objects[folder + bucket_keys.MANIFEST] = manifest
     return store
 
 
@@ -197,7 +197,7 @@ def _dump(document: GlobalManifest | EvaluationDocument | UpdateManifest) -> byt
 
 
 def manifest(round_: int, environments: list[str], **fields: Any) -> GlobalManifest:
-    told: dict[str, Any] = {
+    values: dict[str, Any] = {
         "program": PROGRAM,
         "round": round_,
         "fingerprint": "ab" * 32,
@@ -210,7 +210,7 @@ def manifest(round_: int, environments: list[str], **fields: Any) -> GlobalManif
         "updates": {name: part(i, round_) for i, name in enumerate(environments)},
         "seconds": {"read": 0.2, "aggregate": 0.11, "write": 0.24},
     }
-    return GlobalManifest(**{**told, **fields})
+    return GlobalManifest(**{**values, **fields})
 
 
 def part(index: int, round_: int) -> dict[str, Any]:
@@ -242,7 +242,7 @@ def part(index: int, round_: int) -> dict[str, Any]:
 
 def update(name: str, round_: int, **fields: Any) -> bytes:
     """An update that was no member: nothing to learn from yet."""
-    told: dict[str, Any] = {
+    values: dict[str, Any] = {
         "program": PROGRAM,
         "environment": name,
         "round": round_,
@@ -253,7 +253,7 @@ def update(name: str, round_: int, **fields: Any) -> bytes:
         "trained": False,
         "counts": Counts(explored=48, experience=48),
     }
-    return _dump(UpdateManifest(**{**told, **fields}))
+    return _dump(UpdateManifest(**{**values, **fields}))
 
 
 def evaluation(name: str, round_: int, success: float) -> EvaluationDocument:
@@ -315,7 +315,7 @@ def episode(index: int, round_: int, **fields: Any) -> dict[str, Any]:
         turns.append({"role": "agent", "text": action, "tokens": [3]})
     success = round_ > 1
     turns.append({"role": "user", "text": "Success" if success else "Out of turns.", "tokens": []})
-    told = {
+    values = {
         "task": f"{world}-train-{round_ * 7}",
         "sample": 0,
         "round": round_,
@@ -325,4 +325,4 @@ def episode(index: int, round_: int, **fields: Any) -> dict[str, Any]:
         "reward": 1.0 if success else 0.0,
         "turns": turns,
     }
-    return {**told, **fields}
+    return {**values, **fields}

@@ -14,7 +14,7 @@ _SEQUENCE = re.compile(r"\x1b\[([?\d;]*)([A-Za-z])")
 class _Row:
     text: str = ""
     is_wrapped: bool = False
-    """Whether the line goes on in the next row, for lack of room and not by a line break."""
+    """Whether the line continues in the next row, for lack of room and not by a line break."""
 
 
 class Terminal:

@@ -22,7 +22,7 @@ import (
 const storageClass = "devkube"
 
 // Volumes gives every claim a folder of the node, and takes it back when the claim is gone. They are
-// "local" volumes, not "hostPath": only for the former does the kubelet heed a Pod's fsGroup.
+// "local" volumes, not "hostPath": only for the former does the kubelet apply a Pod's fsGroup.
 type Volumes struct {
 	client  kubernetes.Interface
 	claims  corelisters.PersistentVolumeClaimLister

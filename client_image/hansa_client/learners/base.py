@@ -114,6 +114,6 @@ class Trained:
 
 
 Learner = Callable[["Base", TrainingSet, Callable[[int, int], None]], Trained]
-"""Trains an adapter without changing the base; told the number of finished steps and of all."""
+"""Trains an adapter without changing the base; calls back with the steps done and their number."""
 Chooser = Callable[[Sequence[Shard], Experience, int], Choice]
 """Chooses from a silo's shards by `spec.experience`, in a round."""

@@ -106,7 +106,7 @@ def _make_run(
         if not {id(weight) for weight in run.weights} <= segments.covered:
             raise PermanentError(
                 "spec.adapter.targetModules: got layers that are not plain linear ones, expected "
-                "only such with spec.privacy on a GPU: their gradients cannot be told apart"
+                "only such with spec.privacy on a GPU: their gradients cannot be kept apart"
             )
         if isinstance(scorer, PackedScorer):
             room = training.micro_batch_tokens or training.batch_tokens

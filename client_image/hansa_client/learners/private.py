@@ -157,7 +157,7 @@ class PrivateRun:
 class FlatNoise:
     """The same noise for all weights at once.
 
-    A GPU is told of one sum: of hundreds of thin ones, each would wait for the one before.
+    On a GPU this is one kernel; hundreds of small ones would each wait for the one before.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ _LIKENESS = 0.8
 
 
 def warnings(spec: FederationSpec) -> list[tuple[EventReason, str]]:
-    """Reasons and sentences, in the order in which they are told."""
+    """Reasons and sentences, in the order in which they are shown."""
     return [
         *(("NotEncrypted", each) for each in find_unencrypted(spec)),
         *(("MaybeMisspelled", each) for each in find_misspelled(spec)),

@@ -56,16 +56,16 @@ def test_the_gold_path_is_followed_to_full_score_and_nowhere_else(task: str) -> 
 @pytest.mark.usefixtures("java")
 def test_episodes_and_gold_paths_are_the_same_whatever_was_played_before() -> None:
     world = make("scienceworld", {"tasks": ["find-animal"]})
-    task, told = world.tasks("train")[1], []
+    task, lines = world.tasks("train")[1], []
     for before in range(3):
         for _ in range(before):
             world.start(world.tasks("train")[0])
         said: list[object] = [world.start(task).text]
         while not world._done:
             said += [world.expert(), world.step(world.expert().text)]
-        told.append(said)
-    assert told[0] == told[1] == told[2]
-    assert str(told[0]).count("paint") >= 3, "things of one name, whose order Java draws at random"
+        lines.append(said)
+    assert lines[0] == lines[1] == lines[2]
+    assert str(lines[0]).count("paint") >= 3, "things of one name, whose order Java draws at random"
 
 
 @pytest.mark.usefixtures("java")

@@ -79,8 +79,8 @@ def test_an_agent_reads_the_goal_and_the_room_without_pictures_and_status_lines(
     assert rest
     assert "$$" not in first
     assert " =-0/" not in first + world.step("inventory").text
-    told = make("textworld", {"level": 3, "prompt": "none", "goal": "none"})
-    assert told.start(told.tasks("test")[0]).text.startswith("-= ")
+    plain = make("textworld", {"level": 3, "prompt": "none", "goal": "none"})
+    assert plain.start(plain.tasks("test")[0]).text.startswith("-= ")
 
 
 def test_a_game_leaves_no_file_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

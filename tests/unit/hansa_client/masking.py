@@ -31,11 +31,11 @@ class Place:
     exchange: MemoryStore = field(default_factory=MemoryStore)
     private: MemoryStore = field(default_factory=MemoryStore)
 
-    def play(self, told: Assignment, *opening: sealing.OpeningKey) -> ClientReport:
-        store = open_staged_store(self.exchange, self.private, told)
+    def play(self, assignment: Assignment, *opening: sealing.OpeningKey) -> ClientReport:
+        store = open_staged_store(self.exchange, self.private, assignment)
         given = list(opening or [KEYS["maze"]])
         log = logs.get("client")
-        return play_round(Silo(told, store, self.private, log, masking_keys=lambda: given))
+        return play_round(Silo(assignment, store, self.private, log, masking_keys=lambda: given))
 
     def copy(self) -> "Place":
         made = Place()
@@ -66,7 +66,9 @@ def secured(assign: Assign, **changes: Any) -> Assignment:
     return assign(**fields)
 
 
-def again(told: Assignment, epoch: int, *names: str) -> Assignment:
+def again(assignment: Assignment, epoch: int, *names: str) -> Assignment:
     """What the silo is told once others dropped out."""
     masks = {"epoch": epoch, "peers": peers(*names)}
-    return Assignment.model_validate({**told.model_dump(), "evaluate": False, "masking": masks})
+    return Assignment.model_validate(
+        {**assignment.model_dump(), "evaluate": False, "masking": masks}
+    )

@@ -32,13 +32,17 @@ class Odd(World):
     """Tasks whose world was closed, in this process."""
 
     def __init__(self, options: Mapping[str, object]) -> None:
-        told: dict[str, Any] = dict(options)
+        fields: dict[str, Any] = dict(options)
         self.options = options
         self.prompt = "none"
-        self._sizes = {"train": told.get("train", 20), "validation": 5, "test": told.get("test", 8)}
-        self._fails: list[int] = told.get("fails", [])
-        self._when: str = told.get("when", "step")
-        self._how: str = told.get("how", "raise")
+        self._sizes = {
+            "train": fields.get("train", 20),
+            "validation": 5,
+            "test": fields.get("test", 8),
+        }
+        self._fails: list[int] = fields.get("fails", [])
+        self._when: str = fields.get("when", "step")
+        self._how: str = fields.get("how", "raise")
         self._index = -1
 
     def tasks(self, split: Split) -> Sequence[Task]:

@@ -23,20 +23,22 @@ def episodes(*outcomes: bool) -> list[Episode]:
     ]
 
 
-def find(store: MemoryStore, told: Assignment) -> EvaluationDocument | None:
-    return evaluation.find(store, store, told, evaluation.make_subject(told))
+def find(store: MemoryStore, assignment: Assignment) -> EvaluationDocument | None:
+    return evaluation.find(store, store, assignment, evaluation.make_subject(assignment))
 
 
 def commit(
     store: MemoryStore,
-    told: Assignment,
+    assignment: Assignment,
     played: list[Episode],
     seconds: float,
     broken: int = 0,
     private: MemoryStore | None = None,
 ) -> EvaluationDocument:
-    subject = evaluation.make_subject(told)
-    return evaluation.commit(store, private or store, told, subject, played, seconds, broken=broken)
+    subject = evaluation.make_subject(assignment)
+    return evaluation.commit(
+        store, private or store, assignment, subject, played, seconds, broken=broken
+    )
 
 
 def test_an_evaluation_is_written_once(assign: Assign) -> None:
@@ -52,16 +54,16 @@ def test_an_evaluation_is_written_once(assign: Assign) -> None:
 
 def test_no_document_that_others_read_names_a_task(assign: Assign) -> None:
     exchange, private = MemoryStore(), MemoryStore()
-    told = assign()
+    assignment = assign()
     played = episodes(True, False, True)
     greedy = {"t0": [1, 1], "t1": [0, 1]}
-    subject = evaluation.make_subject(told)
-    made = evaluation.commit(exchange, private, told, subject, played, 1.0, greedy=greedy)
+    subject = evaluation.make_subject(assignment)
+    made = evaluation.commit(exchange, private, assignment, subject, played, 1.0, greedy=greedy)
     assert list(exchange.objects) == [KEY]
     assert b"t0" not in exchange.objects[KEY] and b"t1" not in exchange.objects[KEY]
     assert made.greedy_figures == Figures(episodes=2, successes=1)
     assert list(private.objects) == [TALLIES]
-    kept = evaluation.read_tallies(private, told, subject)
+    kept = evaluation.read_tallies(private, assignment, subject)
     assert kept is not None
     assert (kept.tasks, kept.greedy) == ({"t0": [2, 2], "t1": [0, 1]}, greedy)
 
@@ -70,17 +72,17 @@ def test_after_a_kill_between_the_two_the_counts_are_those_of_the_stored_tasks(
     assign: Assign,
 ) -> None:
     """On a GPU a second attempt may draw other tokens: what is stored first is right."""
-    exchange, private, told = MemoryStore(), MemoryStore(), assign()
-    commit(MemoryStore(), told, episodes(True, False, True), 1.0, private=private)
-    made = commit(exchange, told, episodes(False, False, False), 1.0, private=private)
+    exchange, private, assignment = MemoryStore(), MemoryStore(), assign()
+    commit(MemoryStore(), assignment, episodes(True, False, True), 1.0, private=private)
+    made = commit(exchange, assignment, episodes(False, False, False), 1.0, private=private)
     assert (made.successes, made.episodes) == (2, 3)
 
 
 def test_tasks_that_the_private_store_has_lost_are_unknown(assign: Assign) -> None:
-    store, told = MemoryStore(), assign()
-    commit(store, told, episodes(True, False), 1.0)
+    store, assignment = MemoryStore(), assign()
+    commit(store, assignment, episodes(True, False), 1.0)
     del store.objects[TALLIES]
-    assert evaluation.read_tallies(store, told, evaluation.make_subject(told)) is None
+    assert evaluation.read_tallies(store, assignment, evaluation.make_subject(assignment)) is None
 
 
 def test_another_runs_tasks_are_refused(assign: Assign) -> None:
@@ -122,14 +124,14 @@ def test_another_runs_evaluation_is_refused(assign: Assign) -> None:
 def test_an_update_of_its_own_is_kept_apart_from_the_global_adapter_of_the_same_round(
     assign: Assign,
 ) -> None:
-    store, told = MemoryStore(), assign(round=1)
-    subject = evaluation.make_subject(told, "b" * 64)
-    made = evaluation.commit(store, store, told, subject, episodes(True, False), 1.0)
+    store, assignment = MemoryStore(), assign(round=1)
+    subject = evaluation.make_subject(assignment, "b" * 64)
+    made = evaluation.commit(store, store, assignment, subject, episodes(True, False), 1.0)
     assert list(store.objects) == [
         "run/experience/maze/evaluations/00001-own.json",
         "run/evaluations/maze/00001-own.json",
     ]
-    assert evaluation.find(store, store, told, subject) == made
+    assert evaluation.find(store, store, assignment, subject) == made
     assert evaluation.count_successes(made) == Figures(episodes=2, successes=1)
     with pytest.raises(AnotherRun, match="adapter_sha256"):
-        evaluation.find(store, store, told, evaluation.make_subject(told, "c" * 64))
+        evaluation.find(store, store, assignment, evaluation.make_subject(assignment, "c" * 64))

@@ -44,7 +44,7 @@ from tests.unit.hansa_client.rounds import UPDATE, Killed
 
 
 @pytest.fixture
-def told(assign: Assign) -> Assignment:
+def assignment(assign: Assign) -> Assignment:
     return secured(assign)
 
 
@@ -55,16 +55,16 @@ def whole() -> Place:
 
 
 @pytest.fixture
-def played(whole: Place, told: Assignment) -> Place:
+def played(whole: Place, assignment: Assignment) -> Place:
     if not whole.exchange.objects:
-        whole.play(told)
+        whole.play(assignment)
     return whole.copy()
 
 
-def test_the_update_stays_staged_and_a_claim_goes_before_its_body(told: Assignment) -> None:
+def test_the_update_stays_staged_and_a_claim_goes_before_its_body(assignment: Assignment) -> None:
     place, order = Place(), list[str]()
     place.before_put(order.append)
-    report = place.play(told)
+    report = place.play(assignment)
     files = [
         PRIVATE + name for name in (bucket_keys.ADAPTER, bucket_keys.CONFIG, bucket_keys.MANIFEST)
     ]
@@ -74,12 +74,12 @@ def test_the_update_stays_staged_and_a_claim_goes_before_its_body(told: Assignme
     )
     stored = place.manifest()
     body = place.exchange.objects[BODY]
-    assert stored.masked == masking.describe_masked(told, stored.counts)
+    assert stored.masked == masking.describe_masked(assignment, stored.counts)
     assert {n: e.sha256 for n, e in stored.files.items()} == {"masked-0.bin": sha256(body)}
     assert (stored.norm, report.norm, report.epoch) == (0.0, 0.0, 0)
     assert report.manifest == sha256(place.exchange.objects[UPDATE + bucket_keys.MANIFEST])
     assert (report.adapter, report.bytes) == (sha256(body), len(body))
-    assert report.answers(told)
+    assert report.answers(assignment)
 
 
 def test_it_is_the_same_update_as_without_masks_and_nobody_else_has_its_bytes(
@@ -95,16 +95,18 @@ def test_it_is_the_same_update_as_without_masks_and_nobody_else_has_its_bytes(
             assert not any(array.tobytes()[:64] in d for d in played.exchange.objects.values())
 
 
-def test_what_it_sends_cancels_with_what_the_others_send(played: Place, told: Assignment) -> None:
+def test_what_it_sends_cancels_with_what_the_others_send(
+    played: Place, assignment: Assignment
+) -> None:
     own = lora.decode(played.private.objects[PRIVATE + bucket_keys.ADAPTER])
     shapes = lora.shapes(own)
-    start = lora.init_adapter(shapes, told.adapter.rank, told.seed)
+    start = lora.init_adapter(shapes, assignment.adapter.rank, assignment.seed)
     stored = played.manifest()
     head = len(played.exchange.objects[BODY]) - 4 * masking.count_values(shapes, sorted(shapes))
     total = np.frombuffer(played.exchange.objects[BODY], masking.WORD, offset=head).copy()
     for name in NAMES:
         if name != "maze":
-            other = told.model_copy(update={"environment": name, "world": "any"})
+            other = assignment.model_copy(update={"environment": name, "world": "any"})
             body = masking.mask_update(other, KEYS[name], start, start, 0.0, stored.counts)
             total += np.frombuffer(body, masking.WORD, offset=head)
     assert stored.masked
@@ -121,7 +123,7 @@ def test_what_it_sends_cancels_with_what_the_others_send(played: Place, told: As
     ids=["plain manifest", "record", "claim", "body", "manifest"],
 )
 def test_a_killed_client_goes_on_and_sends_the_same_bytes(
-    played: Place, told: Assignment, at: str
+    played: Place, assignment: Assignment, at: str
 ) -> None:
     place = played.copy()
     for store in (place.exchange, place.private):
@@ -135,9 +137,9 @@ def test_a_killed_client_goes_on_and_sends_the_same_bytes(
 
     place.before_put(kill)
     with pytest.raises(Killed):
-        place.play(told)
+        place.play(assignment)
     place.before_put(lambda key: None)
-    place.play(told)
+    place.play(assignment)
     for key in (CLAIM, BODY):
         assert place.exchange.objects[key] == played.exchange.objects[key]
     assert place.private.objects[RECORD] == played.private.objects[RECORD]
@@ -145,18 +147,18 @@ def test_a_killed_client_goes_on_and_sends_the_same_bytes(
 
 
 def test_what_was_sent_is_reported_again_and_nothing_is_masked(
-    played: Place, told: Assignment, monkeypatch: pytest.MonkeyPatch
+    played: Place, assignment: Assignment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def never(*_: Any) -> Any:
         raise AssertionError
 
     monkeypatch.setattr(masking, "mask_update", never)
-    report = played.play(told)
+    report = played.play(assignment)
     assert report.manifest == sha256(played.exchange.objects[UPDATE + bucket_keys.MANIFEST])
     assert played.exchange.written == played.private.written == []
 
 
-def test_a_twin_that_was_faster_is_gone_on_with(played: Place, told: Assignment) -> None:
+def test_a_twin_that_was_faster_is_gone_on_with(played: Place, assignment: Assignment) -> None:
     place = played.copy()
     for key in (CLAIM, BODY, UPDATE + bucket_keys.MANIFEST):
         del place.exchange.objects[key]
@@ -166,12 +168,12 @@ def test_a_twin_that_was_faster_is_gone_on_with(played: Place, told: Assignment)
             place.exchange.objects.setdefault(key, played.exchange.objects[key])
 
     place.exchange.before_put = twin
-    assert place.play(told) == played.play(told)
+    assert place.play(assignment) == played.play(assignment)
     assert place.exchange.objects == played.exchange.objects
 
 
 def test_masking_again_loads_no_torch_and_sends_other_bytes(
-    played: Place, told: Assignment, tmp_path: Path
+    played: Place, assignment: Assignment, tmp_path: Path
 ) -> None:
     stores = {
         name: {k: v.hex() for k, v in store.objects.items() if not k.endswith("zst")}
@@ -192,16 +194,16 @@ def test_masking_again_loads_no_torch_and_sends_other_bytes(
         "exchange, private = MemoryStore(), MemoryStore()\n"
         "exchange.objects = {k: bytes.fromhex(v) for k, v in found['exchange'].items()}\n"
         "private.objects = {k: bytes.fromhex(v) for k, v in found['private'].items()}\n"
-        "told = decode_assignment(sys.argv[2])\n"
-        "store = open_staged_store(exchange, private, told)\n"
+        "assignment = decode_assignment(sys.argv[2])\n"
+        "store = open_staged_store(exchange, private, assignment)\n"
         "opening = partial(read_masking_keys, os.environ)\n"
-        "silo = Silo(told, store, private, logs.get('client'), masking_keys=opening)\n"
+        "silo = Silo(assignment, store, private, logs.get('client'), masking_keys=opening)\n"
         "report = play_round(silo)\n"
         "heavy = {'torch', 'transformers', 'peft'} & sys.modules.keys()\n"
         "assert not heavy, heavy\n"
         "print(json.dumps([report.model_dump_json(), exchange.written, private.written]))\n"
     )
-    now = again(told, 1, "babyai", "maze", "wordle")
+    now = again(assignment, 1, "babyai", "maze", "wordle")
     ended = subprocess.run(
         [sys.executable, "-c", program, str(tmp_path / "objects.json"), now.model_dump_json()],
         capture_output=True,
@@ -228,66 +230,70 @@ def test_masking_again_loads_no_torch_and_sends_other_bytes(
     assert report.adapter != sha256(played.exchange.objects[BODY])
 
 
-def test_one_that_was_left_out_sends_nothing(played: Place, told: Assignment) -> None:
+def test_one_that_was_left_out_sends_nothing(played: Place, assignment: Assignment) -> None:
     sent = [CLAIM, BODY, UPDATE + bucket_keys.MANIFEST]
     for key in sent:
         del played.exchange.objects[key]
     claims.put_claim(played.exchange, "run", "maze", 1, 0, TOMBSTONE)
     before = dict(played.exchange.objects)
     with pytest.raises(PermanentError, match=r"00001-0\.json: this silo was left out of the sum"):
-        played.play(told)
+        played.play(assignment)
     assert played.exchange.objects == before
 
 
-def test_a_claim_that_is_not_its_own_ends_it(played: Place, told: Assignment) -> None:
+def test_a_claim_that_is_not_its_own_ends_it(played: Place, assignment: Assignment) -> None:
     for key in (CLAIM, BODY, UPDATE + bucket_keys.MANIFEST):
         del played.exchange.objects[key]
     claims.put_claim(played.exchange, "run", "maze", 1, 0, Claim(sha256="a" * 64))
     with pytest.raises(Corrupt, match="got another claim"):
-        played.play(told)
+        played.play(assignment)
     assert BODY not in played.exchange.objects
 
 
 def test_it_masks_once_in_an_epoch_also_where_the_exchange_forgot_that(
-    played: Place, told: Assignment
+    played: Place, assignment: Assignment
 ) -> None:
     for key in (CLAIM, BODY, UPDATE + bucket_keys.MANIFEST):
         del played.exchange.objects[key]
     with pytest.raises(PermanentError, match=r"masking\.peers: got others than those"):
-        played.play(again(told, 0, "babyai", "maze", "wordle"))
+        played.play(again(assignment, 0, "babyai", "maze", "wordle"))
     assert BODY not in played.exchange.objects and CLAIM not in played.exchange.objects
 
 
 def test_a_manifest_of_other_masks_under_its_name_is_corrupt(
-    played: Place, told: Assignment
+    played: Place, assignment: Assignment
 ) -> None:
     with pytest.raises(Corrupt, match="masked otherwise"):
-        played.play(again(told, 0, "babyai", "maze", "wordle"))
+        played.play(again(assignment, 0, "babyai", "maze", "wordle"))
 
 
-def test_a_plain_update_that_was_changed_is_not_masked(played: Place, told: Assignment) -> None:
+def test_a_plain_update_that_was_changed_is_not_masked(
+    played: Place, assignment: Assignment
+) -> None:
     for key in (BODY, UPDATE + bucket_keys.MANIFEST):
         del played.exchange.objects[key]
     played.private.objects[PRIVATE + bucket_keys.ADAPTER] += b" "
     with pytest.raises(Corrupt, match="it was changed since"):
-        played.play(told)
+        played.play(assignment)
 
 
 def test_a_peers_key_that_hides_nothing_ends_it_before_its_claim(
-    played: Place, told: Assignment
+    played: Place, assignment: Assignment
 ) -> None:
     weak = {**peers("babyai", "maze"), "wordle": format_public_key("x25519", bytes(32))}
     masks = {"epoch": 1, "peers": weak}
-    now = Assignment.model_validate({**told.model_dump(), "evaluate": False, "masking": masks})
+    now = Assignment.model_validate(
+        {**assignment.model_dump(), "evaluate": False, "masking": masks}
+    )
     with pytest.raises(PermanentError, match="masking key of wordle"):
         played.play(now)
     assert played.exchange.written == []
 
 
 def test_a_silo_finds_its_last_update_staged_when_it_chooses_what_to_serve(
-    played: Place, told: Assignment
+    played: Place, assignment: Assignment
 ) -> None:
-    last = told.model_copy(
+    last = assignment.model_copy(
         update={
             "role": "evaluate",
             "masking": None,

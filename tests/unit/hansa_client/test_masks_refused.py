@@ -18,14 +18,14 @@ from tests.unit.hansa_client.rounds import UPDATE
 
 def test_one_with_nothing_to_learn_claims_no_place_and_says_so(assign: Assign) -> None:
     place = Place()
-    told = secured(
+    assignment = secured(
         assign, experience={"demonstrations": 0}, exploration={"tasksPerRound": 0}, evaluate=False
     )
-    report = place.play(told)
+    report = place.play(assignment)
     assert (report.trained, report.epoch, report.adapter) == (False, 0, "")
     assert list(place.exchange.objects) == [UPDATE + bucket_keys.MANIFEST]
     assert place.manifest().masked is None
-    assert place.play(told) == report
+    assert place.play(assignment) == report
 
 
 @pytest.mark.parametrize(
@@ -71,9 +71,9 @@ def test_what_would_hide_nothing_is_refused_before_anything_is_played(
 
 
 def test_without_a_store_of_its_own_nothing_is_masked(assign: Assign) -> None:
-    told = secured(assign, experience_storage=None)
+    assignment = secured(assign, experience_storage=None)
     with pytest.raises(PermanentError, match="this silo has no experienceStorage"):
-        open_staged_store(MemoryStore(), MemoryStore(), told)
+        open_staged_store(MemoryStore(), MemoryStore(), assignment)
 
 
 def test_the_key_is_read_from_the_file_that_the_variable_names(tmp_path: Path) -> None:

@@ -30,15 +30,15 @@ POOLED: dict[str, Any] = {
 
 
 def alone(assign: Assign, part: dict[str, Any], **fields: Any) -> Assignment:
-    told = {"environment": part["name"], "environments": [part["name"]], "world": part["world"]}
-    return assign(**told, options=part["options"], **fields)
+    values = {"environment": part["name"], "environments": [part["name"]], "world": part["world"]}
+    return assign(**values, options=part["options"], **fields)
 
 
-def shown(told: Assignment) -> tuple[MemoryStore, list[tuple[str, list[str]]]]:
+def shown(assignment: Assignment) -> tuple[MemoryStore, list[tuple[str, list[str]]]]:
     """The store after a round, and its demonstrations as (task, texts)."""
     store = MemoryStore()
-    play_round(Silo(told, store, store, logs.get("client")))
-    shard = Shards(store, told).find(0)
+    play_round(Silo(assignment, store, store, logs.get("client")))
+    shard = Shards(store, assignment).find(0)
     assert shard is not None
     return store, [(e.task, [turn.text for turn in e.turns]) for e in shard.episodes]
 
@@ -82,18 +82,19 @@ def test_it_plays_the_silos_tasks_with_their_seeds(
 
 
 def test_its_kinds_of_tasks_are_its_worlds(assign: Assign) -> None:
-    told = assign(**POOLED)
+    assignment = assign(**POOLED)
     played = [
-        job.task.id for job in mixed_silo.choose_jobs(told, "train", tasks.choose_training_jobs)
+        job.task.id
+        for job in mixed_silo.choose_jobs(assignment, "train", tasks.choose_training_jobs)
     ]
-    kinds = figures.name_kinds(told)
+    kinds = figures.name_kinds(assignment)
     assert {task: kinds[task] for task in played} == {t: t.partition("/")[0] for t in played}
 
 
 def test_its_evaluation_counts_each_worlds_tasks_apart(assign: Assign) -> None:
-    told = assign(**POOLED, role="evaluate")
+    assignment = assign(**POOLED, role="evaluate")
     store = MemoryStore()
-    report = evaluate_only(Silo(told, store, store, logs.get("client")))
+    report = evaluate_only(Silo(assignment, store, store, logs.get("client")))
     document = store.objects[bucket_keys.evaluation_tasks("run", "centre", 0)]
     assert report.evaluation.episodes == 8
     assert document.count(b'"maze/') == 4 and document.count(b'"wordle/') == 4

@@ -45,7 +45,7 @@ def test_the_own_update_is_played_in_a_phase_of_its_own(
     assign: Callable[..., Assignment], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    monkeypatch.setattr(program, "progress", lambda **told: said.append(told["phase"]))
+    monkeypatch.setattr(program, "progress", lambda **phases: said.append(phases["phase"]))
     play(MemoryStore(), assign(evaluation={"tasks": 4, "ownUpdate": True}))
     order = [phase for phase, _ in itertools.groupby(said)]
     assert (order.count("evaluate"), order[-1]) == (1, "own")
@@ -65,9 +65,9 @@ def test_tasks_are_played_greedily_too_once_each_and_the_sampled_ones_stay_the_s
     assert sum(played for _, played in both.greedy.values()) == 3
 
 
-def evaluated(told: Assignment) -> TaskTallies:
+def evaluated(assignment: Assignment) -> TaskTallies:
     store = MemoryStore()
-    play(store, told)
+    play(store, assignment)
     return TaskTallies.model_validate_json(store.objects[BY_TASK])
 
 
@@ -75,10 +75,10 @@ def test_nobody_else_learns_which_held_out_tasks_an_adapter_can_do(
     assign: Callable[..., Assignment],
 ) -> None:
     given = {"tasks": 4, "ownUpdate": True, "greedy": True, "validationTasks": 3}
-    told = assign(evaluation=given)
+    assignment = assign(evaluation=given)
     exchange, private = MemoryStore(), MemoryStore()
-    play_round(Silo(told, exchange, private, logs.get("client")))
-    held_out = [task.id for split in SPLITS[1:] for task in make_world(told).tasks(split)]
+    play_round(Silo(assignment, exchange, private, logs.get("client")))
+    held_out = [task.id for split in SPLITS[1:] for task in make_world(assignment).tasks(split)]
     shown = [data for key, data in exchange.objects.items() if key.endswith(".json")]
     assert len(shown) == 4  # the update's manifest and config, two evaluations
     named = [task for task in held_out for data in shown if json.dumps(task).encode() in data]

@@ -42,9 +42,9 @@ SMALL: dict[str, Any] = {
 }
 
 
-def play(told: Assignment, stores: Stores) -> Any:
-    silo = Silo(told, *stores, logs.get("client"))
-    return play_round(silo) if told.role == "client" else evaluate_only(silo)
+def play(assignment: Assignment, stores: Stores) -> Any:
+    silo = Silo(assignment, *stores, logs.get("client"))
+    return play_round(silo) if assignment.role == "client" else evaluate_only(silo)
 
 
 def last(
@@ -53,8 +53,10 @@ def last(
     """The evaluate-only Job after a round whose global adapter is this."""
     settings = {**assign(**SMALL).settings.to_json(), "personalization": mode}
     start = {"round": round_, "sha256": sha256(data)}
-    told = assign(**SMALL, role="evaluate", round=round_, start=start, **fields)
-    return told.model_copy(update={"settings": type(told.settings).model_validate(settings)})
+    assignment = assign(**SMALL, role="evaluate", round=round_, start=start, **fields)
+    return assignment.model_copy(
+        update={"settings": type(assignment.settings).model_validate(settings)}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -165,12 +167,12 @@ def test_a_tie_is_the_global_adapters_and_a_second_job_finds_the_choice(
 ) -> None:
     stores, own = after_round(assign, trained)
     share(stores, own)  # the global adapter is the silo's own update, so every mix is, too
-    told = last(assign, own, "interpolate")
-    first = play(told, stores)
+    assignment = last(assign, own, "interpolate")
+    first = play(assignment, stores)
     assert first.serves == "global" and first.personal.successes == first.evaluation.successes
     assert FOLDER + bucket_keys.ADAPTER not in stores[1].objects
     written = [list(store.written) for store in stores]
-    again = play(told, stores)
+    again = play(assignment, stores)
     assert [list(store.written) for store in stores] == written
     assert (again.serves, again.personal) == (first.serves, first.personal)
 
@@ -196,14 +198,14 @@ def test_a_silo_evolves_on_after_a_kill_without_doing_anything_twice_and_serves_
         done.append([])
         stores, own = after_round(assign, trained)
         share(stores, own, 3)
-        told = last(assign, own, "finetune", 3)
+        assignment = last(assign, own, "finetune", 3)
         if dies:
             with monkeypatch.context() as patch:
                 patch.setattr(personalize, "try_until_no_better", killed_at_the_second)
                 with pytest.raises(Killed):
-                    play(told, stores)
+                    play(assignment, stores)
             assert done[-1] == ["explore", "train"] * 2
-        play(told, stores)
+        play(assignment, stores)
         chosen.append(dict(stores[1].objects))
     assert chosen[0] == chosen[1] and done[0] == done[1]
     folder = bucket_keys.personal_folder("silo", "maze", 3)
@@ -215,20 +217,20 @@ def test_a_silo_evolves_on_after_a_kill_without_doing_anything_twice_and_serves_
 def test_what_a_silo_explores_alone_is_trained_on_and_kept_apart_from_its_experience(
     assign: Assign, trained: dict[str, Any]
 ) -> None:
-    stores, told = shared(assign, trained)
+    stores, assignment = shared(assign, trained)
     before = set(stores[1].objects)
-    play(told, stores)
+    play(assignment, stores)
     shard = bucket_keys.experience_shard(FOLDER.rstrip("/"), "maze", 2)
     assert shard in set(stores[1].objects) - before
-    assert Shards(stores[1], told.model_copy(update={"round": 9})).list_rounds() == [0, 1]
+    assert Shards(stores[1], assignment.model_copy(update={"round": 9})).list_rounds() == [0, 1]
     explored = decode(stores[1].objects[shard], shard)
-    assert explored.header.episodes == told.settings.exploration.tasks_per_round
-    training = {task.id for task in make(told.world, told.options).tasks("train")}
+    assert explored.header.episodes == assignment.settings.exploration.tasks_per_round
+    training = {task.id for task in make(assignment.world, assignment.options).tasks("train")}
     assert {episode.task for episode in explored.episodes} <= training
 
     blind, _ = shared(assign, trained)
     blind[1].objects[shard] = encode(explored.header.model_copy(update={"episodes": 0}), [])
-    play(told, blind)
+    play(assignment, blind)
     learned = [private.objects[FINETUNED] for _, private in (stores, blind)]
     assert any(e.success for e in explored.episodes) and learned[0] != learned[1]
 
@@ -237,12 +239,12 @@ def test_what_a_silo_explores_alone_is_trained_on_and_kept_apart_from_its_experi
 def test_a_later_round_that_was_gone_back_from_is_not_learned_from(
     assign: Assign, trained: dict[str, Any]
 ) -> None:
-    stores, told = shared(assign, trained)
-    play(told, stores)
+    stores, assignment = shared(assign, trained)
+    play(assignment, stores)
     later = stores[1].objects[bucket_keys.experience_shard(FOLDER.rstrip("/"), "maze", 2)]
     gone_back, _ = shared(assign, trained)
     gone_back[1].objects[bucket_keys.experience_shard("silo", "maze", 2)] = later
-    play(told, gone_back)
+    play(assignment, gone_back)
     assert gone_back[1].objects[FINETUNED] == stores[1].objects[FINETUNED]
 
 
@@ -250,12 +252,12 @@ def test_a_later_round_that_was_gone_back_from_is_not_learned_from(
 def test_a_silo_that_explored_nothing_in_the_rounds_explores_nothing_alone(
     assign: Assign, trained: dict[str, Any]
 ) -> None:
-    stores, told = shared(assign, trained)
+    stores, assignment = shared(assign, trained)
     before = set(stores[1].objects)
-    settings = told.settings
+    settings = assignment.settings
     shows = settings.exploration.model_copy(update={"tasks_per_round": 0})
     settings = settings.model_copy(update={"exploration": shows})
-    play(told.model_copy(update={"settings": settings}), stores)
+    play(assignment.model_copy(update={"settings": settings}), stores)
     made = set(stores[1].objects) - before
     assert made >= {FINETUNED, FOLDER + bucket_keys.MANIFEST}
     assert not [key for key in made if key.endswith(".zst")]
@@ -272,8 +274,8 @@ def test_a_silo_that_goes_on_alone_trains_by_all_gpus_as_in_a_round(
         return nullcontext()
 
     monkeypatch.setattr(Agent, "use_all_gpus", all_gpus)
-    stores, told = shared(assign, trained)
-    play(told, stores)
+    stores, assignment = shared(assign, trained)
+    play(assignment, stores)
     assert len(lessons) == 1
 
 

@@ -34,7 +34,7 @@ LEDGER = [
 
 
 @pytest.fixture
-def told(assign: Assign) -> Callable[..., Assignment]:
+def private_assign(assign: Assign) -> Callable[..., Assignment]:
     def make(privacy: dict[str, Any] | None = None, **more: Any) -> Assignment:
         return assign(
             privacy={**PRIVACY, **(privacy or {})},
@@ -47,15 +47,15 @@ def told(assign: Assign) -> Callable[..., Assignment]:
     return make
 
 
-def play(exchange: MemoryStore, private: MemoryStore, told: Assignment) -> ClientReport:
-    return play_round(Silo(told, exchange, private, logs.get("client")))
+def play(exchange: MemoryStore, private: MemoryStore, assignment: Assignment) -> ClientReport:
+    return play_round(Silo(assignment, exchange, private, logs.get("client")))
 
 
-def test_ledger_and_keys_are_written_before_anything_leaves(told: Assign) -> None:
+def test_ledger_and_keys_are_written_before_anything_leaves(private_assign: Assign) -> None:
     written: list[str] = []
     exchange, private = MemoryStore(), MemoryStore()
     exchange.written = private.written = written
-    play(exchange, private, told())
+    play(exchange, private, private_assign())
     outside = [key for key in written if key.startswith("run/")]
     assert written.index(LEDGER[1]) < written.index(MEASURED)
     assert (
@@ -87,7 +87,7 @@ def let_live(store: MemoryStore) -> None:
 
 @pytest.mark.slow
 def test_a_kill_at_each_write_gives_equal_bytes_and_never_a_second_sample(
-    told: Assign, monkeypatch: pytest.MonkeyPatch
+    private_assign: Assign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn = iter(range(1, 10_000))
     monkeypatch.setattr("os.urandom", lambda count: next(drawn).to_bytes(2, "big") * (count // 2))
@@ -97,30 +97,32 @@ def test_a_kill_at_each_write_gives_equal_bytes_and_never_a_second_sample(
             for store in (exchange, private):
                 kill_at(store, key, before=before)
             with pytest.raises(Killed):
-                play(exchange, private, told(evaluate=False))
+                play(exchange, private, private_assign(evaluate=False))
             secret = private.objects.get(LEDGER[2])
             exchange.objects.pop(UPDATE + bucket_keys.MANIFEST, None)
             sent = exchange.objects.pop(UPDATE + bucket_keys.ADAPTER, None)  # a hostile owner may
             let_live(exchange)
             let_live(private)
-            play(exchange, private, told(evaluate=False))
+            play(exchange, private, private_assign(evaluate=False))
             again = exchange.objects[UPDATE + bucket_keys.ADAPTER]
             assert sent in (None, again)
             if secret:
                 assert private.objects[LEDGER[2]] == secret
             exchange.objects.pop(UPDATE + bucket_keys.MANIFEST)
             exchange.objects.pop(UPDATE + bucket_keys.ADAPTER)
-            play(exchange, private, told(evaluate=False))
+            play(exchange, private, private_assign(evaluate=False))
             assert exchange.objects[UPDATE + bucket_keys.ADAPTER] == again
 
 
 def test_no_document_no_line_and_no_report_has_an_exact_count(
-    told: Assign, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    private_assign: Assign, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     progress: list[dict[str, Any]] = []
     monkeypatch.setattr("hansa.runtime.program.progress", lambda **fields: progress.append(fields))
     exchange, private = MemoryStore(), MemoryStore()
-    report = play(exchange, private, told(exploration={"tasksPerRound": 17, "maxNewTokens": 64}))
+    report = play(
+        exchange, private, private_assign(exploration={"tasksPerRound": 17, "maxNewTokens": 64})
+    )
     document = manifest(exchange)
     exact = {"succeeded", "experience", "kept", "tokens", "generated", "broken"}
     assert {k for k, v in document.counts.model_dump().items() if v} == {"explored", "steps"}
@@ -140,7 +142,7 @@ def test_no_document_no_line_and_no_report_has_an_exact_count(
 
 
 def test_every_number_that_leaves_is_the_same_whatever_was_explored(
-    told: Assign, monkeypatch: pytest.MonkeyPatch
+    private_assign: Assign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two silos whose records differ altogether tell apart by noised figures and weights alone."""
     monkeypatch.setattr("os.urandom", lambda count: b"k" * count)
@@ -149,7 +151,7 @@ def test_every_number_that_leaves_is_the_same_whatever_was_explored(
         exchange, private = MemoryStore(), MemoryStore()
         if not is_taught:
             monkeypatch.setattr("hansa_client.learners.success_sft.selection.choose", lambda *_: [])
-        play(exchange, private, told())
+        play(exchange, private, private_assign())
         told_of.append({key: dict(_leaves(key, data)) for key, data in exchange.objects.items()})
     ours, theirs = told_of
     assert ours.keys() == theirs.keys()
@@ -178,10 +180,10 @@ def _leaves(key: str, data: bytes) -> Iterator[tuple[str, Any]]:
 
 
 def test_figures_of_held_out_tasks_have_noise_and_the_exact_ones_stay_in_the_silo(
-    told: Assign,
+    private_assign: Assign,
 ) -> None:
     exchange, private = MemoryStore(), MemoryStore()
-    report = play(exchange, private, told({"evaluationNoise": 1000.0}))
+    report = play(exchange, private, private_assign({"evaluationNoise": 1000.0}))
     tallies = TaskTallies.model_validate_json(private.objects[f"{ROOT}evaluations/00000.json"])
     assert len(tallies.tasks) == 5
     measured = EvaluationDocument.model_validate_json(exchange.objects[MEASURED])
@@ -190,11 +192,13 @@ def test_figures_of_held_out_tasks_have_noise_and_the_exact_ones_stay_in_the_sil
     assert report.evaluation and report.evaluation.successes == measured.successes
 
 
-def test_an_evaluation_that_was_deleted_comes_again_with_the_same_noise(told: Assign) -> None:
+def test_an_evaluation_that_was_deleted_comes_again_with_the_same_noise(
+    private_assign: Assign,
+) -> None:
     exchange, private = MemoryStore(), MemoryStore()
-    play(exchange, private, told())
+    play(exchange, private, private_assign())
     first = exchange.objects.pop(MEASURED)
-    play(exchange, private, told())
+    play(exchange, private, private_assign())
     assert exchange.objects[MEASURED] == first
 
 
@@ -208,15 +212,15 @@ def test_an_evaluation_that_was_deleted_comes_again_with_the_same_noise(told: As
     ],
 )
 def test_nobody_gets_two_answers_about_one_adapter(
-    told: Assign, monkeypatch: pytest.MonkeyPatch, other: dict[str, int]
+    private_assign: Assign, monkeypatch: pytest.MonkeyPatch, other: dict[str, int]
 ) -> None:
     exchange, private = MemoryStore(), MemoryStore()
-    play(exchange, private, told())
+    play(exchange, private, private_assign())
     first, spent = exchange.objects.pop(MEASURED), set(private.objects)
     monkeypatch.setattr(Silo, "play_held_out", lambda *_: pytest.fail("nothing is played again"))
-    asked = told().model_copy(
+    asked = private_assign().model_copy(
         update={
-            "settings": told().settings.model_copy(
+            "settings": private_assign().settings.model_copy(
                 update={"evaluation": Evaluation.model_validate(other)}
             )
         }
@@ -243,20 +247,20 @@ def test_the_noise_of_a_figure_depends_on_what_is_asked() -> None:
 
 
 def test_a_silo_with_nothing_to_learn_sends_noise(
-    told: Assign, monkeypatch: pytest.MonkeyPatch
+    private_assign: Assign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hansa_client.learners.success_sft.selection.choose", lambda *_: [])
     exchange = MemoryStore()
-    report = play(exchange, MemoryStore(), told())
+    report = play(exchange, MemoryStore(), private_assign())
     assert report.trained
     assert manifest(exchange).norm > 0
 
 
 def test_an_experts_failure_lets_no_other_task_in(
-    told: Assign, monkeypatch: pytest.MonkeyPatch
+    private_assign: Assign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = MemoryStore()
-    play(MemoryStore(), plain, told(evaluate=False))
+    play(MemoryStore(), plain, private_assign(evaluate=False))
     shown = shards.decode(plain.objects[f"{ROOT}00000.jsonl.zst"], "here").episodes
     from hansa_client.experience import demonstrations
 
@@ -269,13 +273,13 @@ def test_an_experts_failure_lets_no_other_task_in(
 
     monkeypatch.setattr(demonstrations, "_play_expert_task", first_fails)
     without = MemoryStore()
-    play(MemoryStore(), without, told(evaluate=False))
+    play(MemoryStore(), without, private_assign(evaluate=False))
     left = shards.decode(without.objects[f"{ROOT}00000.jsonl.zst"], "here").episodes
     assert [episode.task for episode in left] == [episode.task for episode in shown[1:]]
 
 
 def test_a_world_that_breaks_tells_nobody(
-    told: Assign, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    private_assign: Assign, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     from hansa_worlds.maze.world import Maze
 
@@ -284,7 +288,7 @@ def test_a_world_that_breaks_tells_nobody(
 
     monkeypatch.setattr(Maze, "_act", broken)
     exchange = MemoryStore()
-    report = play(exchange, MemoryStore(), told())
+    report = play(exchange, MemoryStore(), private_assign())
     assert report.trained and report.counts.broken == 0
     assert "RuntimeError" not in capfd.readouterr().err
 
@@ -292,36 +296,36 @@ def test_a_world_that_breaks_tells_nobody(
 # -- the budget -----------------------------------------------------------------------------------
 
 
-def test_a_spent_budget_ends_the_client_before_anything_is_played(told: Assign) -> None:
+def test_a_spent_budget_ends_the_client_before_anything_is_played(private_assign: Assign) -> None:
     exchange, private = MemoryStore(), MemoryStore()
     with pytest.raises(BudgetSpent, match=r"spec.privacy.epsilon: got 2 .* round 1 would make it"):
-        play(exchange, private, told({"epsilon": 2.0}))
+        play(exchange, private, private_assign({"epsilon": 2.0}))
     assert not exchange.written and not private.written
 
 
-def test_rounds_add_up_and_what_is_paid_for_is_paid_once(told: Assign) -> None:
+def test_rounds_add_up_and_what_is_paid_for_is_paid_once(private_assign: Assign) -> None:
     exchange, private = MemoryStore(), MemoryStore()
-    first = play(exchange, private, told(evaluate=False))
-    assert play(exchange, private, told(evaluate=False)).epsilon == first.epsilon
+    first = play(exchange, private, private_assign(evaluate=False))
+    assert play(exchange, private, private_assign(evaluate=False)).epsilon == first.epsilon
     exchange.objects.pop(UPDATE + bucket_keys.MANIFEST)
-    lowered = told({"epsilon": 100.0}, evaluate=False)
+    lowered = private_assign({"epsilon": 100.0}, evaluate=False)
     assert play(exchange, private, lowered).epsilon == first.epsilon
-    second = play(exchange, private, told(round=2, evaluate=False))
+    second = play(exchange, private, private_assign(round=2, evaluate=False))
     assert second.epsilon and first.epsilon and second.epsilon > first.epsilon
     statement = manifest(exchange, "run/updates/maze/00002/").privacy
     assert statement and statement.rounds == 2 and statement.epsilon == second.epsilon
 
 
-def test_the_silos_own_budget_wins_over_the_spec(told: Assign) -> None:
+def test_the_silos_own_budget_wins_over_the_spec(private_assign: Assign) -> None:
     private = MemoryStore()
     budget = {"kind": "budget", "unit": "task", "epsilon": 2, "delta": 1e-5}
     private.objects[f"{ROOT}privacy/budget.json"] = json.dumps(budget).encode()
     with pytest.raises(BudgetSpent, match=r"got 2 as this silo's budget.*at a delta of 1e-05"):
-        play(MemoryStore(), private, told())
+        play(MemoryStore(), private, private_assign())
 
 
 def test_a_silo_with_a_budget_takes_part_in_nothing_without_privacy(
-    told: Assign, assign: Assign
+    private_assign: Assign, assign: Assign
 ) -> None:
     private = MemoryStore()
     budget = {"kind": "budget", "unit": "task", "epsilon": 2, "delta": 1e-5}
@@ -330,7 +334,7 @@ def test_a_silo_with_a_budget_takes_part_in_nothing_without_privacy(
     with pytest.raises(OrderRefused, match=r"has no spec.privacy; nothing was loaded"):
         play(MemoryStore(), private, plain)
     with pytest.raises(OrderRefused, match=r"protects tasks, and spec.privacy.unit is trajectory"):
-        play(MemoryStore(), private, told({"unit": "trajectory"}))
+        play(MemoryStore(), private, private_assign({"unit": "trajectory"}))
 
 
 def test_a_client_refuses_by_itself_what_the_spec_should_have_refused(assign: Assign) -> None:
@@ -341,22 +345,25 @@ def test_a_client_refuses_by_itself_what_the_spec_should_have_refused(assign: As
         play(MemoryStore(), MemoryStore(), assign(privacy=PRIVACY, experienceStorage=place))
 
 
-def test_another_unit_than_the_ledgers_is_refused(told: Assign) -> None:
+def test_another_unit_than_the_ledgers_is_refused(private_assign: Assign) -> None:
     exchange, private = MemoryStore(), MemoryStore()
-    play(exchange, private, told())
+    play(exchange, private, private_assign())
     with pytest.raises(PermanentError, match=r"spec.privacy.unit: got trajectory.*expected task"):
-        play(exchange, private, told({"unit": "trajectory"}, round=2))
+        play(exchange, private, private_assign({"unit": "trajectory"}, round=2))
 
 
-def test_the_last_evaluation_is_paid_for_and_reported(told: Assign) -> None:
+def test_the_last_evaluation_is_paid_for_and_reported(private_assign: Assign) -> None:
     private = MemoryStore()
-    assignment = told(role="evaluate")
+    assignment = private_assign(role="evaluate")
     report = evaluate_only(Silo(assignment, MemoryStore(), private, logs.get("client")))
     assert report.epsilon and report.epsilon > 0
     assert report.seconds == {}
     with pytest.raises(BudgetSpent):
         evaluate_only(
             Silo(
-                told({"epsilon": 0.1}, role="evaluate"), MemoryStore(), MemoryStore(), logs.get("")
+                private_assign({"epsilon": 0.1}, role="evaluate"),
+                MemoryStore(),
+                MemoryStore(),
+                logs.get(""),
             )
         )

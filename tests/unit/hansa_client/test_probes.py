@@ -74,9 +74,9 @@ def test_every_silo_says_the_same_of_an_adapter(assign: Callable[..., Assignment
 def test_a_client_that_is_killed_before_it_has_written_says_the_same_again(
     assign: Callable[..., Assignment],
 ) -> None:
-    told = assign(probes=[WALL, MEMORY])
+    assignment = assign(probes=[WALL, MEMORY])
     store, whole = MemoryStore(), MemoryStore()
-    play(whole, told)
+    play(whole, assignment)
     put = store.put_if_absent
 
     def die(key: str, *rest: Any, **more: Any) -> Any:
@@ -86,9 +86,9 @@ def test_a_client_that_is_killed_before_it_has_written_says_the_same_again(
 
     store.put_if_absent = die  # type: ignore[method-assign]
     with pytest.raises(Killed):
-        play(store, told)
+        play(store, assignment)
     store.put_if_absent = put  # type: ignore[method-assign]
-    play(store, told)
+    play(store, assignment)
     assert document(store).model_copy(update={"seconds": 0}) == document(whole).model_copy(
         update={"seconds": 0}
     )
@@ -98,11 +98,11 @@ def test_texts_become_less_likely_with_an_adapter_that_knows_nothing(
     assign: Callable[..., Assignment],
 ) -> None:
     store = MemoryStore()
-    told = assign(probes=[MEMORY], evaluation={"tasks": 1})
-    play(store, told)
+    assignment = assign(probes=[MEMORY], evaluation={"tasks": 1})
+    play(store, assignment)
     ruined = unplayable(store.objects[UPDATE + bucket_keys.ADAPTER])
-    silo = Silo(told, store, store, logs.get("client"))
-    agent = Agent(told, store)
+    silo = Silo(assignment, store, store, logs.get("client"))
+    agent = Agent(assignment, store)
     agent.__dict__["global_adapter"] = lora.decode(ruined)
     said = probes.play(silo, agent)
     assert said is not None

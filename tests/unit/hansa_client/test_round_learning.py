@@ -28,7 +28,7 @@ def test_a_kept_optimizer_goes_on_in_the_next_round_and_a_killed_one_repeats_its
     assign: Assign,
 ) -> None:
     store, kept = MemoryStore(), "run/experience/maze/optimizer/00001.safetensors"
-    told = assign(
+    assignment = assign(
         exploration={"tasksPerRound": 0},
         training={"learningRate": 1e-3, "epochs": 1, "optimizerState": "keep"},
         evaluate=False,
@@ -40,17 +40,17 @@ def test_a_kept_optimizer_goes_on_in_the_next_round_and_a_killed_one_repeats_its
 
     store.before_put = kill
     with pytest.raises(Killed):
-        play(store, told)
+        play(store, assignment)
     before = store.objects[kept]
     store.before_put = lambda key: None
-    play(store, told)
+    play(store, assignment)
     assert store.objects[kept] == before
     data = store.objects[UPDATE + bucket_keys.ADAPTER]
     store.objects["run/global/00001/adapter_model.safetensors"] = data
     start = StartAdapter(round=1, sha256=sha256(data))
-    again = told.model_copy(update={"round": 2, "start": start})
-    fresh_training = told.settings.training.model_copy(update={"optimizer_state": "fresh"})
-    settings = told.settings.model_copy(update={"training": fresh_training})
+    again = assignment.model_copy(update={"round": 2, "start": start})
+    fresh_training = assignment.settings.training.model_copy(update={"optimizer_state": "fresh"})
+    settings = assignment.settings.model_copy(update={"training": fresh_training})
     fresh_store = MemoryStore()
     fresh_store.objects = dict(store.objects)
     play(store, again)

@@ -197,13 +197,13 @@ HOSTILE = "\x1b[2J\u202e\ud800"
 def test_an_event_with_half_a_character_is_told_and_steers_no_terminal(
     kube: Kube, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[dict[str, Any]] = []
-    monkeypatch.setattr(kube, "create", lambda path, body: told.append(body))
+    lines: list[dict[str, Any]] = []
+    monkeypatch.setattr(kube, "create", lambda path, body: lines.append(body))
     events = [Event(reason="JobFailed", message=HOSTILE), Event(reason="Resumed", message="on")]
     publisher = Publisher(kube, Index(), "here")  # type: ignore[arg-type]
     publisher.tell(make_federation(), events, NOW)
-    assert [event["message"] for event in told] == ["\\u001b[2J\\u202e\\ud800", "on"]
-    assert all(is_tame(json.dumps(event, ensure_ascii=False)) for event in told)
+    assert [event["message"] for event in lines] == ["\\u001b[2J\\u202e\\ud800", "on"]
+    assert all(is_tame(json.dumps(event, ensure_ascii=False)) for event in lines)
 
 
 @pytest.mark.parametrize(
@@ -215,12 +215,12 @@ def test_a_federation_goes_on_whatever_a_pod_said_last(
     job = live_job("client", ("Failed", "BackoffLimitExceeded"))
     pod = live_pod(terminated(42, f"stopped - {words}\n{words}"), phase="Failed")
     there = {"federations": [kube.federation], "jobs": [job], "pods": [pod]}
-    told: list[dict[str, Any]] = []
+    lines: list[dict[str, Any]] = []
     monkeypatch.setattr(kube, "list", lambda path, **_: {"items": there[path.split("/")[-1]]})
-    monkeypatch.setattr(kube, "create", lambda path, body, **_: told.append(body) or body)
+    monkeypatch.setattr(kube, "create", lambda path, body, **_: lines.append(body) or body)
     for _ in range(3):
         pass_over(operator)
     shown = kube.condition("Progressing")
     assert (shown["status"], shown["reason"]) == ("False", "TooFewUpdates")
-    assert {"RoundOpened", "JobFailed", "RoundFailed"} <= {event.get("reason") for event in told}
-    assert is_tame(json.dumps([kube.federation, told], ensure_ascii=False))
+    assert {"RoundOpened", "JobFailed", "RoundFailed"} <= {event.get("reason") for event in lines}
+    assert is_tame(json.dumps([kube.federation, lines], ensure_ascii=False))

@@ -78,9 +78,9 @@ def test_an_order_is_stored_as_taken_before_its_job_is_made() -> None:
     assert clinic.calls[first - 1] == "status"
     assert clinic.member["status"]["current"]["state"] == "Working"
     assert clinic.member["status"]["usage"]["episodes"] == 164
-    told = container(clinic.jobs[CLIENT])["env"][0]
-    assert told["name"] == "HANSA_ORDER"
-    assert SiloClientAssignment.model_validate_json(told["value"]).order.serial == 1
+    variable = container(clinic.jobs[CLIENT])["env"][0]
+    assert variable["name"] == "HANSA_ORDER"
+    assert SiloClientAssignment.model_validate_json(variable["value"]).order.serial == 1
 
 
 def test_an_answer_is_posted_by_the_next_courier_and_told_in_the_metrics() -> None:

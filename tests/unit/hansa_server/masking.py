@@ -68,8 +68,8 @@ class MaskedRound(Round):
         """What a silo sends of its plain update."""
         own, start = self.plain[name], self.origin()
         norm = lora.distance(own, start)
-        told = self.client(name)
-        return masking.mask_update(told, KEYS[name], own, start, norm, self.counts[name])
+        assignment = self.client(name)
+        return masking.mask_update(assignment, KEYS[name], own, start, norm, self.counts[name])
 
     def claim(self, name: str, body: bytes) -> Claim:
         own = Claim(sha256=bucket_documents.sha256(body))
@@ -83,8 +83,8 @@ class MaskedRound(Round):
         self.commit(name, body, **changes)
 
     def commit(self, name: str, body: bytes, **changes: Any) -> None:
-        told, counts = self.client(name), self.counts[name]
-        inputs = told.inputs()
+        assignment, counts = self.client(name), self.counts[name]
+        inputs = assignment.inputs()
         entry = FileEntry(sha256=bucket_documents.sha256(body), size=len(body))
         document = UpdateManifest(
             program="0",
@@ -95,7 +95,7 @@ class MaskedRound(Round):
             base_model=BASE_MODEL,
             start=self.start,
             trained=True,
-            masked=masking.describe_masked(told, counts),
+            masked=masking.describe_masked(assignment, counts),
             files={bucket_keys.masked_body(self.epoch): entry},
             counts=counts,
         ).to_json()
@@ -111,12 +111,12 @@ class MaskedRound(Round):
 
     def expected(self, *names: str) -> lora.Tensors:
         """The mean by plain whole numbers, clipped and weighed: no mask is made for it."""
-        chosen, start, told = names or self.peers, self.origin(), self.assignment()
-        secure, _ = masking.require_masking(told)
+        chosen, start, assignment = names or self.peers, self.origin(), self.assignment()
+        secure, _ = masking.require_masking(assignment)
         total = {name: np.zeros(array.shape) for name, array in start.items()}
         weights = 0
         for silo in chosen:
-            said = masking.describe_masked(told, self.counts[silo])
+            said = masking.describe_masked(assignment, self.counts[silo])
             norm = lora.distance(self.plain[silo], start)
             factor = min(1.0, secure.clip_norm / norm) * said.weight / masking.UNIT
             weights += said.weight

@@ -1,4 +1,4 @@
-"""Moments that come with updates: broken or hostile ones are refused, and the round goes on."""
+"""Moments that come with updates: broken or hostile ones are refused, and the round continues."""
 
 import json
 from collections.abc import Callable

@@ -209,9 +209,13 @@ def test_who_counts_less_than_it_says_is_named_in_the_log(capsys, monkeypatch):
         round_.send(name, round_.trained(position), counts=counts)
     assert round_.aggregate().refused == []
     [line] = [line for line in capsys.readouterr().err.splitlines() if "weight_capped" in line]
-    told = json.loads(line)
-    assert (told["environment"], told["claimed"], told["counted"]) == ("maze", 4000, 120)
-    assert "aggregation.options.maxWeightRatio" in told["message"]
+    document = json.loads(line)
+    assert (document["environment"], document["claimed"], document["counted"]) == (
+        "maze",
+        4000,
+        120,
+    )
+    assert "aggregation.options.maxWeightRatio" in document["message"]
 
 
 def test_who_did_not_move_makes_nobodys_step_too_long():

@@ -372,7 +372,7 @@ def test_an_entry_that_names_no_start_ends_no_audit(start, tmp_path):
 
 
 def start_of(store: MemoryStore, round_: int) -> StartAdapter:
-    """The adapter of a round, to go on from."""
+    """The adapter of a round, to continue from."""
     raw = store.objects[f"{bucket_keys.global_folder(PREFIX, round_)}{bucket_keys.MANIFEST}"]
     made = GlobalManifest.model_validate_json(raw)
     return StartAdapter(round=round_, sha256=made.files[bucket_keys.ADAPTER].sha256)

@@ -219,8 +219,8 @@ class TestTasks:
     def test_solvable_is_told_by_level(self):
         world = BabyAI({})
         assert set(SOLVABLE) <= set(LEVELS)
-        told = {int(task.payload[0]) for task in world.tasks("test")[:40] if world.solvable(task)}
-        assert told == set(SOLVABLE)
+        names = {int(task.payload[0]) for task in world.tasks("test")[:40] if world.solvable(task)}
+        assert names == set(SOLVABLE)
 
 
 class TestPackage:

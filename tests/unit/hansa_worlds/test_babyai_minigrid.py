@@ -99,8 +99,8 @@ def assert_equal(env, grid):
         if seen.get(i, j) is not None and seen.get(i, j).type != "wall"
     }
     shown.pop((0, 0), None)  # what is carried
-    told = {(s.ahead, s.right): s.name.rpartition(" ")[0] for s in FieldOfView(grid).seen}
-    assert told == shown
+    named = {(s.ahead, s.right): s.name.rpartition(" ")[0] for s in FieldOfView(grid).seen}
+    assert named == shown
 
 
 def _name(grid, cell):

@@ -47,8 +47,8 @@ def test_wordles_kind_is_what_the_opening_tells() -> None:
     world = make("wordle", DEMO_OPTIONS["wordle"])
     for task in world.tasks("train")[:200]:
         marks = world.start(task).text.rpartition(": ")[2]
-        told = sum(mark in "gy" for mark in marks)
-        assert world.group(task) == f"letters told {min(told, 3)}" + " or more" * (told >= 3)
+        known = sum(mark in "gy" for mark in marks)
+        assert world.group(task) == f"letters told {min(known, 3)}" + " or more" * (known >= 3)
 
 
 def test_without_an_opening_it_is_the_secrets_vowels() -> None:

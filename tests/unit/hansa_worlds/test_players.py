@@ -136,6 +136,6 @@ def test_tasks_of_one_kind_have_no_groups(monkeypatch):
 
 
 def test_progress_is_told_episode_by_episode():
-    told = []
-    score("wordle", {}, "expert", progress=lambda done, total: told.append((done, total)))
-    assert told == [(number, 10) for number in range(1, 11)]
+    lines = []
+    score("wordle", {}, "expert", progress=lambda done, total: lines.append((done, total)))
+    assert lines == [(number, 10) for number in range(1, 11)]

@@ -259,13 +259,13 @@ class TestSplits:
 
     def test_tasks_and_texts_are_the_same_on_every_machine(self):
         """Change a recipe or a seed, and every published score is of another world."""
-        told = hashlib.sha256()
+        digest = hashlib.sha256()
         for options in ({}, DEMO):
             world = TextCraft(options)
             for split in SPLITS:
                 for task in world.tasks(split):
-                    told.update(f"{task.id} {world.start(task).text}\n".encode())
-        assert told.hexdigest()[:16] == "5419026e2824dc68"
+                    digest.update(f"{task.id} {world.start(task).text}\n".encode())
+        assert digest.hexdigest()[:16] == "5419026e2824dc68"
 
 
 class TestPlayers:

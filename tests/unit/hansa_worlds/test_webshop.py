@@ -34,11 +34,11 @@ class TestPages:
 
     def test_results_are_listed_by_ten_with_id_title_and_price(self):
         world, _ = begin()
-        told = world.step(f"search[{world.goal.query}]").text.split(" [SEP] ")
-        assert told[:2] == ["Instruction:", world.goal.instruction]
-        assert told[2:5] == ["Back to Search", "Page 1 (Total results: 50)", "Next >"]
-        rows = [told[5 + at : 8 + at] for at in range(0, 30, 3)]
-        assert len(told) == 35
+        parts = world.step(f"search[{world.goal.query}]").text.split(" [SEP] ")
+        assert parts[:2] == ["Instruction:", world.goal.instruction]
+        assert parts[2:5] == ["Back to Search", "Page 1 (Total results: 50)", "Next >"]
+        rows = [parts[5 + at : 8 + at] for at in range(0, 30, 3)]
+        assert len(parts) == 35
         for id, title, price in rows:
             product = world.shop.products[id]
             assert (title, price) == (product.title, product.price)
@@ -67,8 +67,8 @@ class TestPages:
         for name, values in product.options.items():
             assert " [SEP] ".join([name, *values]) in text
         end = ["Description", "Features", "Reviews", "Buy Now"]
-        told = [product.title, f"Price: {product.price}", f"Rating: {product.rating}", *end]
-        assert text.endswith(" [SEP] ".join(told))
+        lines = [product.title, f"Price: {product.price}", f"Rating: {product.rating}", *end]
+        assert text.endswith(" [SEP] ".join(lines))
 
     def test_pages_below_an_item_lead_back_to_it(self):
         world, product = opened()

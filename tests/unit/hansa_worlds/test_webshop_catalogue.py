@@ -19,8 +19,8 @@ class TestCatalogue:
     def test_there_are_more_than_a_thousand_different_products(self):
         assert len(SHOP.products) == 1_200
         assert len(SHOP.kinds) == len(words.KINDS) == 60
-        told = {(one.summary, one.price, str(one.options)) for one in SHOP.products.values()}
-        assert len(told) > 1_190
+        names = {(one.summary, one.price, str(one.options)) for one in SHOP.products.values()}
+        assert len(names) > 1_190
 
     def test_a_product_has_attributes_options_a_price_and_text(self):
         for product in SHOP.products.values():
@@ -34,14 +34,14 @@ class TestCatalogue:
 
     def test_a_catalogue_is_the_same_on_every_machine(self):
         """Change a word or a draw, and every result measured before is of another world."""
-        told = [
+        lines = [
             f"{one.id} {one.title} {one.price} {one.options} {one.features} {one.reviews} "
             f"{goal.instruction} {SHOP.find(goal.query)}"
             for one in SHOP.products.values()
             for goal in SHOP.goals(one.key)
         ]
-        told += [task.id for task in WebShop({}).tasks("test")]
-        assert hashlib.sha256("\n".join(told).encode()).hexdigest()[:16] == "b634e6e04788aaf7"
+        lines += [task.id for task in WebShop({}).tasks("test")]
+        assert hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16] == "b634e6e04788aaf7"
 
     def test_another_seed_sells_other_things(self):
         other = grow("1", CatalogueSize())
@@ -97,14 +97,14 @@ class TestWishes:
         for key in list(SHOP.products)[::5]:
             for goal in SHOP.goals(key):
                 for text in (goal.instruction, goal.short):
-                    told = [*goal.attributes, *goal.options, goal.target.kind]
-                    assert all(re.search(rf"\b{word}\b", text) for word in told)
+                    lines = [*goal.attributes, *goal.options, goal.target.kind]
+                    assert all(re.search(rf"\b{word}\b", text) for word in lines)
                     assert f" {goal.most_cents // 100} dollars" in text
 
     def test_wishes_differ_and_are_worded_in_several_ways(self):
-        told = [goal.instruction for key in SHOP.products for goal in SHOP.goals(key)]
-        assert len(told) == 4_800
-        assert len({text.split()[0:2][-1] for text in told}) >= 3
+        lines = [goal.instruction for key in SHOP.products for goal in SHOP.goals(key)]
+        assert len(lines) == 4_800
+        assert len({text.split()[0:2][-1] for text in lines}) >= 3
         for key in SHOP.products:
             wishes = {(g.attributes, g.options, g.most_cents) for g in SHOP.goals(key)}
             assert len(wishes) == 4

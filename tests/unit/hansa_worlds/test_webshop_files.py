@@ -42,15 +42,18 @@ def shelf():
     for number, product in enumerate(shop.products.values()):
         asin = f"B0{number:08d}"
         wanted = list(product.attributes[:2])
-        told = f"Find me {', '.join(wanted)} {product.kind}"
+        instruction = f"Find me {', '.join(wanted)} {product.kind}"
         products.append(entry(product, asin))
         attributes[asin] = {
             "attributes": list(product.attributes),
-            "instruction": told,
+            "instruction": instruction,
             "instruction_attributes": wanted,
         }
         value = next(iter(product.options.values()))[0]
-        wish = {"instruction": f"i want {told} in {value}.", "instruction_attributes": wanted}
+        wish = {
+            "instruction": f"i want {instruction} in {value}.",
+            "instruction_attributes": wanted,
+        }
         instructions[asin] = [{"asin": asin, **wish, "instruction_options": [value]}]
     return {"products": products, "attributes": attributes, "instructions": instructions}
 
@@ -204,10 +207,10 @@ def test_a_wrong_field_is_named_with_file_and_entry(file, field, value, sentence
         return
     with pytest.raises(OptionError) as error:
         WebShop(options)
-    told = str(error.value)
-    assert told.startswith(f"options.{file}_file: ")
-    assert sentence in told
-    assert "\n" not in told
+    message = str(error.value)
+    assert message.startswith(f"options.{file}_file: ")
+    assert sentence in message
+    assert "\n" not in message
 
 
 @pytest.mark.parametrize(

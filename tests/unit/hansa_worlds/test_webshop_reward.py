@@ -125,9 +125,9 @@ def test_an_attribute_is_met_by_the_same_words_in_any_number(has, wanted, expect
 
 @pytest.mark.parametrize("place", ["title", "description", "features"])
 def test_an_attribute_may_stand_in_the_small_print(place):
-    told = {"title": "Shirt", "features": (), "description": ""}
-    told[place] = ("Made of Tea Tree",) if place == "features" else "Made of Tea Tree"
-    assert has_attribute(product(attributes=(), **told), "tea tree")
+    fields = {"title": "Shirt", "features": (), "description": ""}
+    fields[place] = ("Made of Tea Tree",) if place == "features" else "Made of Tea Tree"
+    assert has_attribute(product(attributes=(), **fields), "tea tree")
 
 
 @pytest.mark.parametrize(

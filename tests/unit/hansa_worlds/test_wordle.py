@@ -114,7 +114,7 @@ def test_the_expert_says_what_the_answers_have_told():
 
 
 @pytest.mark.parametrize(
-    ("history", "told"),
+    ("history", "expected"),
     [
         ((), ""),
         ((("ghost", "b b b b b"),), "it has no g, h, o, s, t"),
@@ -122,8 +122,8 @@ def test_the_expert_says_what_the_answers_have_told():
         ((("eerie", "b b y b g"),), "place 5 is e; it has r; it has no i"),
     ],
 )
-def test_what_is_known_is_said_in_words(history, told):
-    assert explain(history).startswith(told)
+def test_what_is_known_is_said_in_words(history, expected):
+    assert explain(history).startswith(expected)
 
 
 def test_the_experts_openings_differ_from_task_to_task():

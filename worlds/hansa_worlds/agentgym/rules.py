@@ -56,7 +56,7 @@ go_back, stop [answer].
     "generic": f"""You reach a goal in a world of text. Each turn you read what happened.
 {_REACT}""",
 }
-"""By dialect: what is told first."""
+"""By dialect: the first message."""
 
 BRIEFS = {
     "alfworld": "Do the household task.",

@@ -68,7 +68,7 @@ class BabyAI(World):
         return Task(f"babyai-{level}-{seed}", split, (str(level), str(seed)))
 
     def group(self, task: Task) -> str:
-        """The level: scores are told by it."""
+        """The level, by which scores are reported."""
         return _name_kind(int(task.payload[0]))
 
     def groups(self) -> list[str]:

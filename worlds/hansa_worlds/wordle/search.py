@@ -95,7 +95,7 @@ def _split(guess: str, fitting: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def explain(history: History) -> str:
-    """What the answers have told so far, in words."""
+    """What the answers so far have shown, in words."""
     green, yellow, absent = _collect_letters(history)
     clues = [f"place {place} is {letter}" for place, letter in sorted(green.items())]
     if yellow:

@@ -259,10 +259,10 @@ PRIVACY = {
     ],
 )
 def test_a_weight_is_what_the_silo_has(settings_: dict[str, Any], weight: int) -> None:
-    told = assignment(settings={"aggregation": {"secure": {}, **settings_}}).settings
-    assert masking.choose_weight(told, Counts(kept=100, succeeded=7)) == weight
+    client_assignment = assignment(settings={"aggregation": {"secure": {}, **settings_}}).settings
+    assert masking.choose_weight(client_assignment, Counts(kept=100, succeeded=7)) == weight
     least, most = Counts(kept=0, succeeded=0), Counts(kept=5000, succeeded=5000)
-    assert masking.choose_weight(told, least) == (1 if weight < 1024 else 1024)
-    assert masking.choose_weight(told, most) == 1024
-    private = told.model_copy(update={"privacy": Privacy.model_validate(PRIVACY)})
+    assert masking.choose_weight(client_assignment, least) == (1 if weight < 1024 else 1024)
+    assert masking.choose_weight(client_assignment, most) == 1024
+    private = client_assignment.model_copy(update={"privacy": Privacy.model_validate(PRIVACY)})
     assert masking.choose_weight(private, Counts(explored=4)) == 1024

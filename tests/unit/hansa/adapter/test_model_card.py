@@ -141,7 +141,7 @@ def test_the_card_says_what_records_were_protected_by():
         ],
     )
     line = EnvironmentStatus(name="maze", state="Updated", epsilon=2.5)
-    told = with_status(private, FederationStatus(environments=[line]))
-    assert "epsilon is at most 2.5 at a delta of 0.0001" in model_card.render(told, 3).replace(
+    changed = with_status(private, FederationStatus(environments=[line]))
+    assert "epsilon is at most 2.5 at a delta of 0.0001" in model_card.render(changed, 3).replace(
         "\n", " "
     )

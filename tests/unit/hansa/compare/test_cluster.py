@@ -22,8 +22,8 @@ def write(folder: Path, methods: list[Any] = METHODS, **spec: Any) -> Path:
     federation = {**FEDERATION, "spec": {**FEDERATION["spec"], **spec}}
     (folder / "federation.yaml").write_text(json.dumps(federation))
     path = folder / "compare.yaml"
-    told = {"federation": "federation.yaml", "seeds": [1, 2], "methods": methods}
-    path.write_text(json.dumps(told))
+    fields = {"federation": "federation.yaml", "seeds": [1, 2], "methods": methods}
+    path.write_text(json.dumps(fields))
     return path
 
 

@@ -254,8 +254,8 @@ def test_the_page_is_whole_and_loads_nothing() -> None:
     assert html == page.render(made)
     assert "<b>mine" not in html and "&lt;b&gt;mine" in html
     assert "http-equiv" in html and "src=" not in html
-    told = json.loads(html.split('id="hansa-data">')[1].split("</script>")[0])
-    assert [line["macro"][1] for line in told["table"]] == [0.5, 0.4]
+    document = json.loads(html.split('id="hansa-data">')[1].split("</script>")[0])
+    assert [line["macro"][1] for line in document["table"]] == [0.5, 0.4]
 
 
 # Files

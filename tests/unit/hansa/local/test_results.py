@@ -28,13 +28,13 @@ def documents(cluster: Cluster) -> MemoryStore:
         for name in entry.success:
             put(bucket_keys.evaluation(PREFIX, name, entry.round), evaluation(entry, name))
         if entry.adapter:
-            told = report_sample.manifest(
+            manifest = report_sample.manifest(
                 entry.round,
                 list(NAMES),
                 start=StartAdapter(round=start(cluster, entry.round)),
                 files={bucket_keys.ADAPTER: {"sha256": entry.adapter, "size": 10}},
             )
-            put(bucket_keys.global_folder(PREFIX, entry.round) + bucket_keys.MANIFEST, told)
+            put(bucket_keys.global_folder(PREFIX, entry.round) + bucket_keys.MANIFEST, manifest)
         for name in NAMES if entry.round and entry.outcome != "failed" else ():
             folder = bucket_keys.update_folder(PREFIX, name, entry.round)
             put(folder + bucket_keys.MANIFEST, update(cluster, entry, name))
@@ -89,10 +89,10 @@ def facts(entries: list[HistoryEntry]) -> list[tuple[object, ...]]:
 def test_what_the_guard_rejected_is_told_with_its_reason() -> None:
     cluster = play(guarded(rounds=8), 3, 6, 2, 6, 7, 1, 7, 8)
     assert outcomes(cluster).count("rejected") == outcomes(cluster).count("rolled-back") == 2
-    told = cluster.status.history
+    history = cluster.status.history
     lost = range(1, 8)
     whole = read(cluster.federation, documents(cluster), *lost)
-    assert facts(whole) == facts(told)
+    assert facts(whole) == facts(history)
     assert "fell from 60.0% (round 1) to 20.0% (round 2)" in whole[2].message
 
 

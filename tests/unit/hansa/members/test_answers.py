@@ -37,10 +37,10 @@ def opened(**fields: Any) -> tuple[Any, dict[str, Assignment]]:
     """A federation whose first round is open, and what its clients are told."""
     federation = make_federation("maze", "wordle", **fields)
     federation = with_status(federation, plan(federation, [], NOW).status)
-    return federation, told(federation)
+    return federation, client_assignments(federation)
 
 
-def told(federation: Any) -> dict[str, Assignment]:
+def client_assignments(federation: Any) -> dict[str, Assignment]:
     created = plan(federation, [], NOW).create
     return {request.environment: request.assignment for request in created}
 
@@ -73,7 +73,7 @@ def test_an_environment_is_told_its_own_file_or_that_of_all(
 def test_a_round_keeps_the_file_it_opened_with() -> None:
     federation, _ = opened(environments=environments(demonstrationsFrom=OWN))
     changed = with_spec(federation, environments=environments(demonstrationsFrom="/other"))
-    assert told(changed)["maze"].demonstrations_from == OWN
+    assert client_assignments(changed)["maze"].demonstrations_from == OWN
 
 
 @pytest.mark.parametrize("own", [0, 5])
@@ -84,7 +84,7 @@ def test_an_environment_is_told_its_own_number_of_demonstrations(own: int) -> No
     assert clients["maze"].inputs()["demonstrations"] == own
     assert "demonstrations" not in clients["wordle"].inputs()
     changed = with_spec(federation, environments=environments(demonstrations=9))
-    assert told(changed)["maze"].demonstrations_wanted == own  # as the round opened
+    assert client_assignments(changed)["maze"].demonstrations_wanted == own  # as the round opened
 
 
 def test_what_is_computed_from_a_manifest_without_it_stays_the_same() -> None:

@@ -98,9 +98,11 @@ class Clock:
         return self.now
 
 
-def run(told: CourierAssignment, store: MemoryStore, clock: Clock | None = None) -> CourierReport:
+def run(
+    assignment: CourierAssignment, store: MemoryStore, clock: Clock | None = None
+) -> CourierReport:
     clock = clock or Clock()
-    return carry(told, store, COORDINATOR, sleep=clock.sleep, clock=clock.read)
+    return carry(assignment, store, COORDINATOR, sleep=clock.sleep, clock=clock.read)
 
 
 def test_an_order_is_posted_at_its_place_and_reported_at_once() -> None:
@@ -167,8 +169,8 @@ def test_every_kind_of_letter_is_brought_as_codes_and_numbers() -> None:
     silo.reply(Answer, report=answer_of(0))
     entry = silo.newest()
     report = run(task(box(sent=Cursor(serial=1, digest=entry.digest))), store)
-    told = [(n.kind, n.order, n.code, n.path, n.exit) for n in report.news]
-    assert told == [
+    lines = [(n.kind, n.order, n.code, n.path, n.exit) for n in report.news]
+    assert lines == [
         ("waits", 1, "window", "", None),
         ("taken", 1, "", "", None),
         ("refused", 1, "most", "settings.exploration.tasksPerRound", None),

@@ -33,7 +33,7 @@ def spec(**changes: Any) -> MemberSpec:
     )
 
 
-def told(
+def courier_task(
     *post: PendingLetter, sent: Cursor | None = None, received: Cursor | None = None
 ) -> SiloCourierAssignment:
     order = Reference(**received.model_dump()) if received and received.digest else None
@@ -73,7 +73,7 @@ def test_an_accepted_order_that_is_gone_or_another_one_ends_it_before_it_posts(l
     if lost == "everything":
         store.objects.clear()
     with pytest.raises(LogReplaced, match="order 1: it is gone from the bucket or is another"):
-        run(told(HELLO, received=received), store)
+        run(courier_task(HELLO, received=received), store)
     assert mail.box(ANSWERS, store).look(1) is None
 
 
@@ -82,14 +82,14 @@ def test_an_accepted_order_that_is_garbage_now_ends_it_too() -> None:
     received = orders(store, mail.work())
     store.objects[bucket_keys.order("run", mail.ENVIRONMENT, 1)] = b"{}"
     with pytest.raises(LogReplaced):
-        run(told(received=received), store)
+        run(courier_task(received=received), store)
 
 
 def test_an_accepted_order_whose_key_was_revoked_since_is_still_there() -> None:
     store = MemoryStore()
     received = orders(store, mail.work())
     others = spec().federation.model_copy(update={"public_keys": [THIEF.public]})
-    task = told(HELLO, received=received)
+    task = courier_task(HELLO, received=received)
     task = task.model_copy(update={"member": spec().model_copy(update={"federation": others})})
     assert run(task, store).posted == 1
 
@@ -97,9 +97,9 @@ def test_an_accepted_order_whose_key_was_revoked_since_is_still_there() -> None:
 def test_garbage_that_was_skipped_may_lie_where_it_lay() -> None:
     store = MemoryStore()
     store.put_if_absent(bucket_keys.order("run", mail.ENVIRONMENT, 1), b"{}")
-    report = run(told(), store)
+    report = run(courier_task(), store)
     assert report.received == Cursor(serial=1, digest="")
-    assert run(told(received=report.received), store) == SiloReport()
+    assert run(courier_task(received=report.received), store) == SiloReport()
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_why_it_fails_is_in_its_report(error: HansaError, trouble: str) -> None:
             raise error
 
     with pytest.raises(type(error)) as failure:
-        run(told(), Broken())
+        run(courier_task(), Broken())
     report = failure.value.report  # type: ignore[attr-defined]
     assert report == SiloReport(trouble=trouble, message=error.message)
 
@@ -127,17 +127,17 @@ def test_why_it_fails_is_in_its_report(error: HansaError, trouble: str) -> None:
 def test_a_key_that_is_not_the_silos_own_posts_nothing() -> None:
     store = MemoryStore()
     with pytest.raises(Untrusted, match="not among this party's publicKeys"):
-        run(told(HELLO), store, THIEF)
+        run(courier_task(HELLO), store, THIEF)
     assert store.objects == {}
 
 
 def test_a_twins_letters_are_told_and_gone_behind() -> None:
     store = MemoryStore()
-    first = run(told(HELLO), store)
+    first = run(courier_task(HELLO), store)
     about = Reference(serial=1, digest="a" * 64)
     assert first.sent and not first.ahead
-    run(told(PendingLetter(kind="taken", order=about), sent=first.sent), store)
-    second = run(told(HELLO), store)
+    run(courier_task(PendingLetter(kind="taken", order=about), sent=first.sent), store)
+    second = run(courier_task(HELLO), store)
     assert second.ahead and second.sent and second.sent.serial == 3
     reading = mail.box(ANSWERS, store).read(Cursor())
     kinds = [entry.letter.kind for entry in reading.entries]  # type: ignore[attr-defined]
@@ -146,23 +146,23 @@ def test_a_twins_letters_are_told_and_gone_behind() -> None:
 
 def test_a_twin_that_says_the_same_is_the_silo_itself() -> None:
     store = MemoryStore()
-    assert run(told(HELLO), store) == run(told(HELLO), store)
+    assert run(courier_task(HELLO), store) == run(courier_task(HELLO), store)
 
 
 def test_an_order_that_was_taken_back_is_missed() -> None:
     store = MemoryStore()
     orders(store, mail.work(), Rest(why="missed", **mail.FIELDS))
-    report = run(told(), store)
+    report = run(courier_task(), store)
     assert report.missed and report.newest and report.newest.kind == "rest"
     orders(store, mail.rest())
-    assert not run(told(received=report.received), store).missed
+    assert not run(courier_task(received=report.received), store).missed
 
 
 def test_a_thousand_pieces_of_garbage_among_orders_cost_one_courier_sixteen() -> None:
     store = MemoryStore()
     for serial in range(1, 1001):
         store.put_if_absent(bucket_keys.order("run", mail.ENVIRONMENT, serial), b"x")
-    report = run(told(), store)
+    report = run(courier_task(), store)
     assert report.received and report.received.serial == 16
     assert dict(report.faults) == {"malformed": 16, "flooded": 1}
 
@@ -172,7 +172,9 @@ def test_orders_are_read_by_the_keys_of_the_moment() -> None:
     store = MemoryStore()
     box: Mailbox = mail.box(ORDERS, store, trusted=(THIEF.public,))
     box.post(mail.work(), Cursor(), THIEF)
-    assert dict(run(told(), store).faults) == {"unknown-key": 1}
+    assert dict(run(courier_task(), store).faults) == {"unknown-key": 1}
     both = spec().federation.model_copy(update={"public_keys": [THIEF.public, COORDINATOR.public]})
-    task = told().model_copy(update={"member": spec().model_copy(update={"federation": both})})
+    task = courier_task().model_copy(
+        update={"member": spec().model_copy(update={"federation": both})}
+    )
     assert run(task, store).newest

@@ -35,8 +35,8 @@ def test_an_order_that_is_allowed_is_taken_and_gets_a_job() -> None:
     assert clinic.job == "five-silo-r1-s1-a1"
     assert clinic.status.phase == "Working"
     assert clinic.status.usage.rounds == 1 and clinic.status.usage.episodes == 164
-    told = clinic.requests[clinic.job].assignment
-    assert (told.role, told.order.serial) == ("client", 1)
+    assignment = clinic.requests[clinic.job].assignment
+    assert (assignment.role, assignment.order.serial) == ("client", 1)
 
 
 def test_the_job_that_personalises_is_told_what_the_silo_answered_with() -> None:
@@ -251,8 +251,8 @@ def test_who_thinks_better_of_it_before_it_was_said_does_not_say_it() -> None:
 
 def test_objects_that_are_no_orders_are_told() -> None:
     clinic = Clinic().turn().report(posted=1, faults=[("signature", 2), ("new", 1)])
-    told = [e.message for e in clinic.events if e.reason == "LetterRefused"]
-    assert told == [
+    lines = [e.message for e in clinic.events if e.reason == "LetterRefused"]
+    assert lines == [
         "2 in the log of orders: the letter is not what the named key has signed",
         "1 in the log of orders: new",
     ]

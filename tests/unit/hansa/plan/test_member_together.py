@@ -166,36 +166,38 @@ class World:
             if seconds > coordinators_courier.SETTLE_SECONDS:
                 raise NotYet
 
-        told = request.assignment
-        if isinstance(told, CourierAssignment):
-            return coordinators_courier.carry(told, self.store, party.key, sleep=sleep)
-        if isinstance(told, SiloCourierAssignment):
-            return silos_courier.carry(told, self.store, party.key, sleep=sleep)
-        if isinstance(told, SiloClientAssignment):
-            told = build_assignment(told, self.store)
-        return self.play(told, request)
+        assignment = request.assignment
+        if isinstance(assignment, CourierAssignment):
+            return coordinators_courier.carry(assignment, self.store, party.key, sleep=sleep)
+        if isinstance(assignment, SiloCourierAssignment):
+            return silos_courier.carry(assignment, self.store, party.key, sleep=sleep)
+        if isinstance(assignment, SiloClientAssignment):
+            assignment = build_assignment(assignment, self.store)
+        return self.play(assignment, request)
 
-    def play(self, told: Assignment, request: JobRequest):
+    def play(self, assignment: Assignment, request: JobRequest):
         """A client or aggregator, which writes each object once."""
         whole = JobRequest(
             name=request.name,
             role=request.role,
-            round=told.round,
-            environment=told.environment,
+            round=assignment.round,
+            environment=assignment.environment,
             attempt=1,
-            assignment=told,
+            assignment=assignment,
         )
         report = make_report(whole)
-        if told.role == "aggregator":
+        if assignment.role == "aggregator":
             return report
-        if told.role == "client":
-            folder = bucket_keys.update_folder("run", told.environment, told.round)
-            manifest = f"{told.environment} {told.round} {told.start.sha256}".encode()
+        if assignment.role == "client":
+            folder = bucket_keys.update_folder("run", assignment.environment, assignment.round)
+            manifest = (
+                f"{assignment.environment} {assignment.round} {assignment.start.sha256}".encode()
+            )
             self.once(f"{folder}{bucket_keys.MANIFEST}", manifest)
             report = report.model_copy(update={"manifest": sha256(manifest)})
         if report.evaluation:
-            key = bucket_keys.evaluation("run", told.environment, told.start.round)
-            self.once(key, f"{told.environment} {told.start.round}".encode())
+            key = bucket_keys.evaluation("run", assignment.environment, assignment.start.round)
+            self.once(key, f"{assignment.environment} {assignment.start.round}".encode())
         return report
 
     def once(self, key: str, data: bytes) -> None:

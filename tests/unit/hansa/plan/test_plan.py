@@ -31,8 +31,8 @@ def test_members_are_in_the_status_before_the_aggregator_is_created():
     assert next_.wake_at == NOW
     cluster.turn()
     assert cluster.active() == ["fed-r1-aggregator-a1"]
-    told = cluster.requests["fed-r1-aggregator-a1"].assignment
-    assert told.members == cluster.status.current.members
+    assignment = cluster.requests["fed-r1-aggregator-a1"].assignment
+    assert assignment.members == cluster.status.current.members
 
 
 def test_two_rounds_then_the_last_adapter_is_evaluated_then_done():
@@ -89,9 +89,9 @@ def test_a_round_keeps_the_settings_it_opened_with():
 def test_an_environment_without_experience_answers_but_is_no_member():
     cluster = Cluster("maze", "wordle").turn()
     cluster.answer("fed-r1-maze-a1").answer("fed-r1-wordle-a1", trained=False).turn()
-    told = cluster.requests["fed-r1-aggregator-a1"].assignment
-    assert [m.environment for m in told.members] == ["maze"]
-    assert told.minimum == 1
+    assignment = cluster.requests["fed-r1-aggregator-a1"].assignment
+    assert [m.environment for m in assignment.members] == ["maze"]
+    assert assignment.minimum == 1
 
 
 def test_a_round_in_which_nobody_learned_counts_and_keeps_the_adapter():
@@ -214,8 +214,8 @@ def test_history_keeps_the_base_the_best_and_the_newest():
 def test_one_of_a_thing_is_told_in_the_singular():
     cluster = Cluster("maze", rounds=1).turn().answer("fed-r1-maze-a1").turn()
     cluster.answer("fed-r1-aggregator-a1").turn().answer("fed-e1-maze-a1").turn()
-    told = [event.message for event in cluster.events]
-    assert told == [
+    lines = [event.message for event in cluster.events]
+    assert lines == [
         "round 1 opened for 1 environment",
         "round 1 aggregates 1 update",
         "round 1 aggregated 1 update",

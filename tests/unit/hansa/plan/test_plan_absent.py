@@ -1,4 +1,4 @@
-"""Silos elsewhere that are late, away or out of reach: rounds go on, and no work is for nothing."""
+"""Silos elsewhere that are late, away or out of reach: rounds continue, and no work is lost."""
 
 import pytest
 

@@ -13,8 +13,8 @@ def own(status: FederationStatus) -> dict[str, int]:
 
 
 def starts(cluster: Cluster, *names: str) -> list[tuple[int, bool]]:
-    told = [cluster.requests[name].assignment for name in names]
-    return [(assignment.start.round, assignment.own_start) for assignment in told]
+    client_assignment = [cluster.requests[name].assignment for name in names]
+    return [(assignment.start.round, assignment.own_start) for assignment in client_assignment]
 
 
 def test_a_round_ends_without_an_aggregator_and_the_next_starts_from_each_ones_own():

@@ -1,4 +1,4 @@
-"""A silo whose privacy budget is spent: the round goes on, and the condition says why it is out."""
+"""A silo whose privacy budget is spent: the round continues without it, and says why."""
 
 from hansa.core.exits import Exit
 from hansa.manifests.reference import find

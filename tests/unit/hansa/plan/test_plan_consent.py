@@ -1,4 +1,4 @@
-"""A Secret that does not consent yet: the round waits, says what to type, and goes on by itself."""
+"""A Secret that does not consent yet: the round waits for it and says what to type."""
 
 from tests.support.builders import later
 from tests.support.simulated_cluster import Cluster

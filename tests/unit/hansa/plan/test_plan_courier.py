@@ -102,8 +102,8 @@ def test_objects_that_are_no_letters_are_told() -> None:
             ],
         )
     )
-    told = [e.message for e in cluster.events if e.reason == "LetterRefused"]
-    assert told == [
+    lines = [e.message for e in cluster.events if e.reason == "LetterRefused"]
+    assert lines == [
         "clinic: 8 objects in its log: the letter is not what the named key has signed",
         "clinic: 1 object in its log: new",
     ]

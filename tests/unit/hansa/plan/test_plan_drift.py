@@ -161,9 +161,9 @@ def test_a_silo_elsewhere_gets_the_probes_with_its_order_and_answers_with_their_
     assert cluster.courier.template.settings.probes == cluster.federation.spec.probes
     cluster.deliver()
     cluster.hear("clinic", "taken")
-    told = build_client_assignment(cluster.federation, cluster.status.current, "clinic")
+    assignment = build_client_assignment(cluster.federation, cluster.status.current, "clinic")
     request = JobRequest(
-        name="", role="client", round=1, environment="clinic", attempt=1, assignment=told
+        name="", role="client", round=1, environment="clinic", attempt=1, assignment=assignment
     )
     figures = {"wall": ProbeFigure(episodes=20, violations=5)}
     report = make_report(request)

@@ -82,10 +82,10 @@ def test_the_page_has_a_table_by_round_and_one_by_environment() -> None:
 
 def test_trackers_get_a_curve_of_each_probe() -> None:
     points = build_record(drifted(guarded=False), "id", is_over=False).federation.points
-    told = {(p.metric, p.step): p.value for p in points if p.metric.endswith((".wall", ".memory"))}
-    assert told["violations.wall", 0] == 0.1
-    assert told["violations.wall", 2] == 0.5
-    assert told["forgotten.memory", 2] == 0.25
+    curve = {(p.metric, p.step): p.value for p in points if p.metric.endswith((".wall", ".memory"))}
+    assert curve["violations.wall", 0] == 0.1
+    assert curve["violations.wall", 2] == 0.5
+    assert curve["forgotten.memory", 2] == 0.25
 
 
 def test_metrics_tell_each_environments_word_and_what_most_confirm() -> None:

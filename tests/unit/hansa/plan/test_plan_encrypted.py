@@ -12,7 +12,7 @@ def store(endpoint: str | None) -> dict[str, object]:
     return {"s3": {"bucket": "bucket", **({"endpoint": endpoint} if endpoint else {})}}
 
 
-def told(cluster: Cluster) -> list[str]:
+def list_warnings(cluster: Cluster) -> list[str]:
     return [event.message for event in cluster.events if event.reason == "NotEncrypted"]
 
 
@@ -66,8 +66,8 @@ def test_a_silos_own_store_is_named_by_its_path() -> None:
 
 def test_the_event_comes_once_for_each_spec() -> None:
     cluster = Cluster("maze", rounds=4, storage=store("http://minio:9000")).run_round().run_round()
-    assert told(cluster) == [OPEN]
+    assert list_warnings(cluster) == [OPEN]
     cluster.federation = with_spec(cluster.federation, rounds=5)
-    assert told(cluster.turn()) == [OPEN, OPEN]
+    assert list_warnings(cluster.turn()) == [OPEN, OPEN]
     cluster.federation = with_spec(cluster.federation, storage=store("https://minio:9000"))
-    assert told(cluster.turn()) == [OPEN, OPEN]
+    assert list_warnings(cluster.turn()) == [OPEN, OPEN]

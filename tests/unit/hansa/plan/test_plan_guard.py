@@ -28,9 +28,9 @@ def test_a_worse_adapter_is_gone_back_from_and_the_step_is_halved():
     degraded = next(c for c in cluster.status.conditions if c.type == "Degraded")
     assert (degraded.status, degraded.reason) == ("True", "RolledBack")
     assert "fell from 60.0% (round 1) to 20.0% (round 2)" in degraded.message
-    told = [event for event in cluster.events if event.reason == "RolledBack"]
-    assert [event.warning for event in told] == [True]
-    assert "continues from round 1 with server step 1.5" in told[0].message
+    lines = [event for event in cluster.events if event.reason == "RolledBack"]
+    assert [event.warning for event in lines] == [True]
+    assert "continues from round 1 with server step 1.5" in lines[0].message
 
 
 def test_a_step_that_fits_itself_is_halved_by_a_factor():
@@ -38,8 +38,8 @@ def test_a_step_that_fits_itself_is_halved_by_a_factor():
     before, after = (cluster.requests[f"fed-r{number}-maze-a1"] for number in (3, 4))
     assert [each.assignment.settings.step_factor for each in (before, after)] == [1.0, 0.5]
     assert step(cluster, "fed-r4-maze-a1") == "auto"
-    told = next(event for event in cluster.events if event.reason == "RolledBack")
-    assert "continues from round 1 with server step auto x 0.5" in told.message
+    event_ = next(event for event in cluster.events if event.reason == "RolledBack")
+    assert "continues from round 1 with server step auto x 0.5" in event_.message
     play(cluster, 6)
     inputs = cluster.requests["fed-r4-aggregator-a1"].assignment.inputs()
     assert inputs["stepFactor"] == 0.5
@@ -53,8 +53,8 @@ def test_a_step_that_fits_itself_is_halved_by_a_factor():
 def test_a_round_tells_the_step_it_took(given, said):
     cluster = play(guarded(aggregation={"serverStep": given}), 3)
     assert cluster.status.history[-1].server_step == 2.5
-    told = [event.message for event in cluster.events if event.reason == "RoundAggregated"]
-    assert told[0].endswith(said)
+    lines = [event.message for event in cluster.events if event.reason == "RoundAggregated"]
+    assert lines[0].endswith(said)
 
 
 def test_a_round_that_goes_well_again_ends_the_trouble():
@@ -148,8 +148,8 @@ def test_a_guard_that_could_judge_nothing_is_refused(fields, sentence):
 def test_validation_tasks_are_played_only_where_something_is_chosen_by_them():
     def chosen_by(**fields):
         federation = make_federation(*NAMES, **fields)
-        told = plan(federation, [], Cluster().now).status.current
-        return told.settings.evaluation.validation_tasks
+        current = plan(federation, [], Cluster().now).status.current
+        return current.settings.evaluation.validation_tasks
 
     assert chosen_by() == 0
     assert chosen_by(guard={}, evaluation={"tasks": 30}) == 30
@@ -173,9 +173,9 @@ def test_whatever_comes_in_whatever_order_the_end_is_within_the_drop_of_the_best
     for order in orders:
         for name in order:
             for job in [job for job in cluster.active() if f"-{name}-" in job]:
-                told = cluster.requests[job]
-                success = truth[told.assignment.start.round]
-                cluster.set(job, "succeeded", report=make_report(told, successes=success))
+                request = cluster.requests[job]
+                success = truth[request.assignment.start.round]
+                cluster.set(job, "succeeded", report=make_report(request, successes=success))
                 if next(lost, False):  # planned, and killed before anything was written
                     plan(cluster.federation, list(cluster.jobs.values()), cluster.now)
                 cluster.turn()

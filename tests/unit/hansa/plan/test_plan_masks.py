@@ -74,8 +74,8 @@ def test_who_remains_masks_again_without_who_dropped_out_and_evaluates_nothing()
         assert not assignment.evaluate
     waits = cluster.condition("Progressing").message
     assert waits.startswith("round 1 masks its updates again (1 of 2) and waits for a Starting, b")
-    told = [e.message for e in cluster.events if e.reason == "MaskAgain"]
-    assert told == ["round 1: e dropped out; the other 4 silos mask their updates again"]
+    lines = [e.message for e in cluster.events if e.reason == "MaskAgain"]
+    assert lines == ["round 1: e dropped out; the other 4 silos mask their updates again"]
 
 
 def test_the_next_aggregator_merges_what_was_masked_again():
@@ -129,8 +129,8 @@ def test_fewer_than_three_updates_are_never_summed_and_the_round_counts():
     cluster.answer(*FIRST[:2]).answer(*FIRST[2:], trained=False).turn()
     assert AGGREGATOR not in cluster.requests
     assert cluster.status.history[1].outcome == "empty"
-    told = [e.message for e in cluster.events if e.reason == "RoundEmpty"]
-    assert told == ["round 1: 2 had something to learn from, and a masked sum needs 3"]
+    lines = [e.message for e in cluster.events if e.reason == "RoundEmpty"]
+    assert lines == ["round 1: 2 had something to learn from, and a masked sum needs 3"]
 
 
 def test_a_round_of_which_fewer_than_three_are_left_fails():

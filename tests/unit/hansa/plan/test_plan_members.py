@@ -1,4 +1,4 @@
-"""Silos that run elsewhere: orders go out and answers come in by a courier, and rounds go on."""
+"""Silos that run elsewhere: orders go out and answers come in by a courier, and rounds continue."""
 
 import pytest
 

@@ -35,12 +35,12 @@ def test_a_name_that_is_almost_a_builtin_one_is_warned_of(
 def test_the_event_comes_with_the_first_jobs_and_once_for_each_spec() -> None:
     cluster = Cluster("maze", rounds=4, aggregation={"strategy": "trimed-mean"}).turn()
 
-    def told() -> list[str]:
+    def list_warnings() -> list[str]:
         return [each.message for each in cluster.events if each.reason == "MaybeMisspelled"]
 
-    assert told() == [CLOSE]
+    assert list_warnings() == [CLOSE]
     cluster.run_round().run_round()
-    assert told() == [CLOSE]
+    assert list_warnings() == [CLOSE]
     cluster.federation = with_spec(cluster.federation, aggregation={"strategy": "trimmed-mean"})
     cluster.turn()
-    assert told() == [CLOSE]
+    assert list_warnings() == [CLOSE]

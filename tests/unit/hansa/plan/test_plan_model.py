@@ -172,9 +172,9 @@ class Model(RuleBasedStateMachine):
         status = self.federation.status
         aggregated = [e.round for e in status.history if e.outcome == "aggregated"]
         assert set(aggregated) <= set(self.committed)
-        told = [event.reason for event in self.events]
+        lines = [event.reason for event in self.events]
         kept = status.adapter.round if status.adapter else None
-        if "RolledBack" in told or "BestKept" in told:
+        if "RolledBack" in lines or "BestKept" in lines:
             assert kept is None or kept in aggregated
         else:
             assert kept == (aggregated[-1] if aggregated else None)

@@ -11,7 +11,7 @@ def maze(**options):
 WORDLE = {"name": "wordle", "world": "wordle"}
 
 
-def told(cluster: Cluster) -> list[str]:
+def list_changes(cluster: Cluster) -> list[str]:
     return [event.message for event in cluster.events if event.reason == "SettingsChanged"]
 
 
@@ -22,26 +22,26 @@ def change(cluster: Cluster, *environments) -> Cluster:
 
 def test_other_options_of_a_world_are_told_once_by_a_warning():
     cluster = Cluster("maze", "wordle", rounds=4).run_round()
-    assert told(cluster) == []
+    assert list_changes(cluster) == []
     change(cluster, maze(size=5), WORDLE)
-    assert told(cluster) == [
+    assert list_changes(cluster) == [
         "maze: the options of its world changed, which counts from the next round on"
     ]
     assert all(event.warning for event in cluster.events if event.reason == "SettingsChanged")
     cluster.run_round()
     assert cluster.requests["fed-r3-maze-a1"].assignment.options == {"size": 5}
-    assert len(told(cluster)) == 1
+    assert len(list_changes(cluster)) == 1
     change(cluster, maze(), WORDLE)
-    assert len(told(cluster)) == 2
+    assert len(list_changes(cluster)) == 2
 
 
 def test_options_that_change_while_a_silo_is_away_or_all_is_suspended_are_told():
     cluster = Cluster("maze", "wordle", rounds=9).turn()
     change(cluster, WORDLE)
     change(cluster, WORDLE, maze(size=5))
-    assert len(told(cluster)) == 1
+    assert len(list_changes(cluster)) == 1
     cluster.federation = with_spec(
         cluster.federation, suspend=True, environments=[maze(size=6), WORDLE]
     )
     cluster.turn()
-    assert len(told(cluster)) == 2
+    assert len(list_changes(cluster)) == 2

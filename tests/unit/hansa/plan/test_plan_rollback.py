@@ -32,8 +32,8 @@ def test_the_rounds_behind_it_are_played_again_from_that_adapter() -> None:
     assert cluster.active() == ["fed-r5-babyai-a1", "fed-r5-maze-a1"]  # those of round 4 are gone
     assert start(cluster, "fed-r5-maze-a1") == 1
     assert cluster.status.history[2].message == "a person went back to round 1"
-    told = [event.message for event in cluster.events if event.reason == "RolledBack"]
-    assert told == ["continues from the adapter of round 1, as asked"]
+    lines = [event.message for event in cluster.events if event.reason == "RolledBack"]
+    assert lines == ["continues from the adapter of round 1, as asked"]
     play(cluster, 6, 7, 8, 9)
     assert cluster.status.phase == "Succeeded"
     assert (cluster.status.completed, cluster.status.adapter.round) == (4, 7)
@@ -104,10 +104,12 @@ def test_a_round_without_an_adapter_that_counts_is_refused_once_and_nothing_chan
     before = cluster.active()
     ask(cluster, value).turn()
     assert cluster.active() == before
-    (told,) = cluster.events[events:]
-    assert (told.reason, told.warning) == ("RollbackRefused", True)
-    assert told.message.startswith("hansa.dev/rollback: got '")
-    assert told.message.endswith("expected a round whose adapter counts (0, 1; 0 is the base)")
+    (events_since,) = cluster.events[events:]
+    assert (events_since.reason, events_since.warning) == ("RollbackRefused", True)
+    assert events_since.message.startswith("hansa.dev/rollback: got '")
+    assert events_since.message.endswith(
+        "expected a round whose adapter counts (0, 1; 0 is the base)"
+    )
 
 
 def test_before_the_first_round_there_is_nothing_to_go_back_to() -> None:

@@ -29,8 +29,8 @@ def test_where_all_clients_break_at_a_new_adapter_the_next_start_is_the_best_bef
     assert start(cluster, "fed-r3-maze-a1") == 0
     assert cluster.status.completed == 2
     assert cluster.status.guard.step_factor == 0.5
-    told = next(event for event in cluster.events if event.reason == "RolledBack")
-    assert told.message.startswith(
+    event_ = next(event for event in cluster.events if event.reason == "RolledBack")
+    assert event_.message.startswith(
         "round 2: nobody could evaluate the adapter of round 1, while that of round 0 had "
         "30.0% validation success; continues from round 0"
     )

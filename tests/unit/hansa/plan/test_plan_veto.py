@@ -18,9 +18,9 @@ def federation(rounds: int = 10) -> Cluster:
 def play(cluster: Cluster, *liars: str, honest: int = 5, lie: int = 2) -> Cluster:
     """One round, or the last evaluation: liars claim that every adapter but the base is worse."""
     for job in cluster.active():
-        told = cluster.requests[job]
-        lies = told.environment in liars and told.assignment.start.round
-        report = make_report(told, successes=lie if lies else honest)
+        request = cluster.requests[job]
+        lies = request.environment in liars and request.assignment.start.round
+        report = make_report(request, successes=lie if lies else honest)
         cluster.set(job, "succeeded", report=report)
     cluster.turn()
     cluster.answer(*[job for job in cluster.active() if "aggregator" in job])

@@ -25,12 +25,12 @@ def test_scores_counts_and_times_come_from_status_and_manifests(store: MemorySto
     given = report_sample.federation(8)
     data = collect(given, store)
     third = data.rounds[3]
-    told = report_sample.part(1, 3)
+    manifest = report_sample.part(1, 3)
     assert third.scores["maze"].ratio == given.status.history[3].success["maze"]
     assert third.scores["maze"].episodes == 100
     assert third.parts["maze"].explored == 48
-    assert third.parts["maze"].norm == told["norm"]
-    assert third.parts["maze"].seconds == told["seconds"]
+    assert third.parts["maze"].norm == manifest["norm"]
+    assert third.parts["maze"].seconds == manifest["seconds"]
     assert third.seconds["read"] == 0.2
     assert data.total("explored") == 8 * 5 * 48
     assert data.notes == ()
@@ -49,8 +49,8 @@ def test_the_best_of_the_status_wins_over_ties(store: MemoryStore) -> None:
     given = report_sample.federation(8)
     document = given.to_json()
     document["status"]["best"] = {"round": 5, "success": "0.6"}
-    told = type(given).model_validate_json(json.dumps(document))
-    best = collect(told, store).best
+    changed = type(given).model_validate_json(json.dumps(document))
+    best = collect(changed, store).best
     assert best and best.number == 5
 
 
@@ -164,15 +164,15 @@ def test_experience_in_a_private_store_is_read_only_with_that_store(store: Memor
     document = given.to_json()
     elsewhere = {"s3": {"bucket": "silo", "prefix": "mine"}}
     document["spec"]["environments"][1]["experienceStorage"] = elsewhere
-    told = type(given).model_validate_json(json.dumps(document))
-    without = collect(told, store)
+    changed = type(given).model_validate_json(json.dumps(document))
+    without = collect(changed, store)
     assert "maze" not in {pair.environment for pair in without.episodes}
     assert "private store" in without.notes[0]
     silo = MemoryStore()
     silo.objects[bucket_keys.experience_shard("mine", "maze", 1)] = report_sample.shard(
         [report_sample.episode(1, 1)]
     )
-    held = collect(told, store, private={"maze": silo})
+    held = collect(changed, store, private={"maze": silo})
     assert "maze" in {pair.environment for pair in held.episodes}
 
 

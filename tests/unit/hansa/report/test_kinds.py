@@ -33,8 +33,8 @@ def page(privacy: PrivacyStatement | None = None, **by_round: dict[str, list[int
 def figures(shown: str) -> dict[str, Any]:
     found = re.search(f'id="{DATA_ID}">(.*?)</script>', shown)
     assert found
-    told: dict[str, Any] = json.loads(found[1])["environments"]["maze"]["kinds"]
-    return told
+    document: dict[str, Any] = json.loads(found[1])["environments"]["maze"]["kinds"]
+    return document
 
 
 def test_an_environment_with_several_kinds_shows_their_shares_and_success() -> None:

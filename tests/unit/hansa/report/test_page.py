@@ -36,9 +36,9 @@ class Outline(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags[tag] = self.tags.get(tag, 0) + 1
         self.attributes |= {(name, value or "") for name, value in attrs}
-        told = dict(attrs)
-        if told.get("data-figure") and told.get("data-value"):
-            self.figures.setdefault(str(told["data-figure"]), str(told["data-value"]))
+        attributes = dict(attrs)
+        if attributes.get("data-figure") and attributes.get("data-value"):
+            self.figures.setdefault(str(attributes["data-figure"]), str(attributes["data-value"]))
         if tag not in _VOID | _IMPLIED:
             self.open.append(tag)
 
@@ -66,8 +66,8 @@ def page_of(given: Federation, **options: Any) -> str:
 def embedded(page: str) -> dict[str, Any]:
     found = re.search(r'<script type="application/json" id="hansa-data">(.*?)</script>', page)
     assert found
-    told: dict[str, Any] = json.loads(found[1])
-    return told
+    document: dict[str, Any] = json.loads(found[1])
+    return document
 
 
 def assert_harmless(page: str) -> None:
@@ -97,13 +97,13 @@ def test_the_figures_on_the_page_are_those_of_the_data() -> None:
 
 def test_the_embedded_json_has_every_round_of_every_environment() -> None:
     given = report_sample.federation(8)
-    told = embedded(page_of(given))
-    assert told["rounds"] == list(range(9))
+    document = embedded(page_of(given))
+    assert document["rounds"] == list(range(9))
     for entry in given.status.history:
         for name, ratio in entry.success.items():
-            assert told["environments"][name]["success"][entry.round] == pytest.approx(ratio)
-    assert told["environments"]["maze"]["explored"] == [None, *[48] * 8]
-    assert told["environments"]["maze"]["seconds"]["send"][1:] == [0.3] * 8
+            assert document["environments"][name]["success"][entry.round] == pytest.approx(ratio)
+    assert document["environments"]["maze"]["explored"] == [None, *[48] * 8]
+    assert document["environments"]["maze"]["seconds"]["send"][1:] == [0.3] * 8
 
 
 def test_episodes_that_a_world_broke_are_told_where_there_are_some() -> None:
@@ -282,16 +282,16 @@ def test_a_removed_environment_stays_on_the_page() -> None:
     given = report_sample.federation(4)
     document = given.to_json()
     del document["spec"]["environments"][4]
-    told = Federation.model_validate_json(json.dumps(document))
-    assert "<small>removed</small>" in page_of(told)
+    changed = Federation.model_validate_json(json.dumps(document))
+    assert "<small>removed</small>" in page_of(changed)
 
 
 def test_means_over_different_environments_are_not_compared_in_silence() -> None:
     given = report_sample.federation(4)
     document = given.to_json()
     del document["status"]["history"][0]["success"]["maze"]
-    told = Federation.model_validate_json(json.dumps(document))
-    assert "over different environments" in page_of(told)
+    changed = Federation.model_validate_json(json.dumps(document))
+    assert "over different environments" in page_of(changed)
     assert "over different environments" not in page_of(given)
 
 
@@ -349,8 +349,8 @@ def test_hostile_spec_and_status_stay_text() -> None:
     document["status"]["conditions"][0]["message"] = nasty
     document["status"]["environments"] = [{"name": "maze", "state": "Failed", "message": nasty}]
     document["status"]["history"][1]["success"] = {nasty: 0.5}
-    told = Federation.model_validate_json(json.dumps(document))
-    assert_harmless(page_of(told))
+    changed = Federation.model_validate_json(json.dumps(document))
+    assert_harmless(page_of(changed))
 
 
 def test_secrets_in_the_spec_are_hidden_but_names_of_secrets_are_not() -> None:

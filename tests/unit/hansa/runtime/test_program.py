@@ -68,9 +68,9 @@ def raising(error):
 
 
 def test_work_that_ends_well_leaves_its_report_and_nothing_else(report_file):
-    told = []
-    assert program.run_assignment("server", lambda a: told.append(a) or REPORT) == 0
-    assert told == [ASSIGNMENT]
+    lines = []
+    assert program.run_assignment("server", lambda a: lines.append(a) or REPORT) == 0
+    assert lines == [ASSIGNMENT]
     assert decode_report(report_file.read_bytes()) == REPORT
     assert [path.name for path in report_file.parent.iterdir()] == ["report.json"]
 

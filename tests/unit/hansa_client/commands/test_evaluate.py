@@ -19,9 +19,9 @@ def test_success_comes_with_its_interval_sampled_and_greedy(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert hansa(*MAZE, "--tasks", "8", "--greedy", "-o", "json") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [result["decoding"] for result in told["results"]] == ["temperature 1", "greedy"]
-    for result in told["results"]:
+    document = json.loads(capsys.readouterr().out)
+    assert [result["decoding"] for result in document["results"]] == ["temperature 1", "greedy"]
+    for result in document["results"]:
         low, high = result["interval"]
         assert result["episodes"] == 8
         assert low <= result["success"] <= high

@@ -60,9 +60,9 @@ def test_a_drawn_task_can_be_played_again(capsys: pytest.CaptureFixture[str]) ->
 
 def test_as_json_the_episode_is_data_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
     assert hansa(*MAZE, "--as", "expert", "--seed", 3, "-o", "json") == 0
-    told = json.loads(capsys.readouterr().out)
-    turns = told.pop("turns")
-    assert told == {
+    document = json.loads(capsys.readouterr().out)
+    turns = document.pop("turns")
+    assert document == {
         "world": "maze",
         "options": {"prompt": "brief"},
         "player": "expert",
@@ -189,9 +189,9 @@ def test_a_model_plays_by_the_rollout_of_the_clients(capsys: pytest.CaptureFixtu
     assert hansa(*command) == 0
     assert capsys.readouterr().out == first
     assert hansa(*command, "--temperature", 0, "-o", "json") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["player"] == "model"
-    assert [turn["role"] for turn in told["turns"]][:2] == ["user", "agent"]
+    document = json.loads(capsys.readouterr().out)
+    assert document["player"] == "model"
+    assert [turn["role"] for turn in document["turns"]][:2] == ["user", "agent"]
 
 
 @pytest.mark.slow

@@ -60,7 +60,7 @@ def shard(environment: str, round_: int) -> bytes:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Folder of a run that goes on, with these shards in its own store, and one that is none."""
+    """Folder of a run that continues, with these shards in its own store, and one that is none."""
     folder = RunDir(tmp_path_factory.mktemp("run") / "mine")
     folder.prepare()
     folder.save(builders.make_federation("maze", "wordle", storage=None))
@@ -135,8 +135,8 @@ def test_one_episode_is_shown_as_play_shows_it(
         "failure after 1 turn, reward 0",
     ]
     assert hansa("trajectories", run, "--failed", "--show", 1, "-o", "json") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["turns"][1] == {"role": "agent", "text": "Thought: why\n\nAction: move up"}
+    document = json.loads(capsys.readouterr().out)
+    assert document["turns"][1] == {"role": "agent", "text": "Thought: why\n\nAction: move up"}
     assert hansa("trajectories", run, "--failed", "--show", 3) == 2
     assert "--show: got 3, but there are 2 such episodes" in capsys.readouterr().err
 

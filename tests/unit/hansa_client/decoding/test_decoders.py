@@ -115,7 +115,7 @@ def test_much_to_read_is_read_in_portions() -> None:
 @pytest.mark.parametrize(
     "texts, words, expected",
     [
-        pytest.param((), "move up", 0, id="a turn goes on"),
+        pytest.param((), "move up", 0, id="a turn continues"),
         pytest.param(("up now",), "move up now you", 2, id="at the token that completes the text"),
         pytest.param(("now", "up"), "move up now", 1, id="at whichever text comes first"),
         pytest.param(("left",), "move up", 0, id="another text"),

@@ -15,7 +15,7 @@ MIXED = {"world": "mixed", "options": {"worlds": [{"name": "own", **PROXY}]}}
 
 @pytest.mark.parametrize("world", [PROXY, MIXED], ids=["alone", "as a part"])
 def test_an_agent_of_ones_own_is_not_played_by_an_endpoint(world: dict[str, object]) -> None:
-    told = Assignment.model_validate(
+    assignment = Assignment.model_validate(
         {
             "role": "client",
             "federation": "fed",
@@ -33,4 +33,4 @@ def test_an_agent_of_ones_own_is_not_played_by_an_endpoint(world: dict[str, obje
         }
     )
     with pytest.raises(PermanentError, match=r"endpoint: got one with world proxy, expected none"):
-        Agent(told, MemoryStore()).play([], HOW, "explore")
+        Agent(assignment, MemoryStore()).play([], HOW, "explore")

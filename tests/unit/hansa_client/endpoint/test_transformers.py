@@ -97,7 +97,7 @@ def test_another_base_or_another_adapter_has_another_name(
     )
     one, two = (random_adapter(base, assignment, seed) for seed in (1, 2))
     names = [
-        make_offer(told, TRANSFORMERS, tensors, base_model.resolve(told.model.source), base).name
-        for told, tensors in [(assignment, one), (assignment, two), (elsewhere, one)]
+        make_offer(lines, TRANSFORMERS, tensors, base_model.resolve(lines.model.source), base).name
+        for lines, tensors in [(assignment, one), (assignment, two), (elsewhere, one)]
     ]
     assert len(set(names)) == 3

@@ -204,6 +204,6 @@ def test_a_silos_lesson_leaves_circles_out_where_the_spec_says_so(
 
 def test_of_several_worlds_in_a_silo_each_is_asked(assign: Callable[..., Assignment]) -> None:
     parts = [{"name": f"my-{name}", "world": name} for name in ("maze", "wordle")]
-    told = assign(world="mixed", options={"worlds": parts}, experience={"circles": "skip"})
-    assert learned(told, played("aba", task="my-maze/t")) == 1
-    assert learned(told, played("aba", task="my-wordle/t")) == 3
+    assignment = assign(world="mixed", options={"worlds": parts}, experience={"circles": "skip"})
+    assert learned(assignment, played("aba", task="my-maze/t")) == 1
+    assert learned(assignment, played("aba", task="my-wordle/t")) == 3

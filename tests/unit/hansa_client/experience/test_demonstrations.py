@@ -47,9 +47,9 @@ def worlds() -> Iterator[None]:
         yield
 
 
-def by_expert(told: Assignment, base: Base, world: World | None = None) -> Played:
-    world = world or tasks.make_world(told)
-    return demonstrations.play_expert_tasks(told, world, base.chat, lambda tried, found: None)
+def by_expert(assignment: Assignment, base: Base, world: World | None = None) -> Played:
+    world = world or tasks.make_world(assignment)
+    return demonstrations.play_expert_tasks(assignment, world, base.chat, lambda tried, found: None)
 
 
 def learned(episode: Episode, base: Base) -> list[int]:
@@ -69,10 +69,10 @@ def tokens(base: Base, *texts: str) -> list[int]:
 def test_experts_show_successes_and_their_own_tokens_are_learned(
     assign: Assign, base: Base, thoughts: bool
 ) -> None:
-    told = assign(experience={"demonstrations": 3, "thoughts": thoughts})
-    shown = by_expert(told, base).episodes
+    assignment = assign(experience={"demonstrations": 3, "thoughts": thoughts})
+    shown = by_expert(assignment, base).episodes
     assert [e.success for e in shown] == [True] * 3
-    assert shown == by_expert(told, base).episodes
+    assert shown == by_expert(assignment, base).episodes
     for episode in shown:
         acts = [turn.text for turn in episode.turns if turn.role == "agent"]
         assert all(act.startswith("Thought: ") == thoughts for act in acts)
@@ -85,31 +85,31 @@ def test_an_environments_own_number_of_demonstrations_goes_before_that_of_all(
     assign: Assign, base: Base, own: int
 ) -> None:
     assert len(by_expert(assign(demonstrations=own), base).episodes) == own
-    told = assign(demonstrations=own)
-    assert len(from_file(told, base, TALK, TALK, TALK, TALK)) == own
+    assignment = assign(demonstrations=own)
+    assert len(from_file(assignment, base, TALK, TALK, TALK, TALK)) == own
     read = demonstrations.read(assign(demonstrations=0, demonstrations_from="/none"), MemoryStore())
     assert read is None
 
 
 def test_an_expert_that_fails_is_dropped_and_counted(assign: Assign, base: Base) -> None:
     lenient = {"maxBrokenEpisodes": 0.9}
-    told = assign(experience={"demonstrations": 10}, exploration=lenient)
-    shown = by_expert(told, base, OddWithExpert({"fails": [2, 5], "train": 12}))
+    assignment = assign(experience={"demonstrations": 10}, exploration=lenient)
+    shown = by_expert(assignment, base, OddWithExpert({"fails": [2, 5], "train": 12}))
     assert len(shown.episodes) == 10
     assert {str(fault).partition(":")[0] for fault in shown.broken} <= {
         "KeyError at tests/unit/hansa_client/oddworlds.py"
     }
     with pytest.raises(WorldBroken) as caught:
-        by_expert(told, base, OddWithExpert({"fails": list(range(12)), "train": 12}))
+        by_expert(assignment, base, OddWithExpert({"fails": list(range(12)), "train": 12}))
     assert SECRET not in caught.value.message
 
 
 # -- a file ---------------------------------------------------------------------------------------
 
 
-def from_file(told: Assignment, base: Base, *talks: Conversation) -> list[Episode]:
+def from_file(assignment: Assignment, base: Base, *talks: Conversation) -> list[Episode]:
     file = DemonstrationFile("path:x", "0" * 64, list(talks))
-    return demonstrations.choose_from_file(told, file, base.chat).episodes
+    return demonstrations.choose_from_file(assignment, file, base.chat).episodes
 
 
 def test_only_turns_with_loss_are_learned_and_the_prompt_is_one_with_the_first_observation(
@@ -130,16 +130,16 @@ def test_only_turns_with_loss_are_learned_and_the_prompt_is_one_with_the_first_o
 def test_what_an_expert_wrote_to_a_file_is_learned_as_if_it_had_been_played_here(
     assign: Assign, base: Base
 ) -> None:
-    told = assign(options={"map": "generated", "size": 6, "prompt": "full"})
-    world = tasks.make_world(told)
-    shown = by_expert(told, base).episodes
+    assignment = assign(options={"map": "generated", "size": 6, "prompt": "full"})
+    world = tasks.make_world(assignment)
+    shown = by_expert(assignment, base).episodes
     talks = [
         agentgym_format.make_conversation(
             e.task, world.introduction(), [turn.text for turn in e.turns]
         )
         for e in shown
     ]
-    again = from_file(told, base, *agentgym_format.read(agentgym_format.write(talks), "x"))
+    again = from_file(assignment, base, *agentgym_format.read(agentgym_format.write(talks), "x"))
     rendered = {e.task: render_all(e, 1024)[0] for e in shown}
     assert {e.task: render_all(e, 1024)[0] for e in again} == rendered
 
@@ -157,8 +157,8 @@ def written(path: Path, *talks: Conversation) -> Path:
     return path
 
 
-def play(told: Assignment, store: MemoryStore) -> Silo:
-    silo = Silo(told, store, store, logs.get("client"))
+def play(assignment: Assignment, store: MemoryStore) -> Silo:
+    silo = Silo(assignment, store, store, logs.get("client"))
     play_round(silo)
     return silo
 
@@ -169,23 +169,23 @@ def test_a_file_becomes_shard_0_with_its_digest_and_is_read_once(
 ) -> None:
     path = written(tmp_path / "shown.jsonl")
     fields: dict[str, Any] = {"evaluate": False, "exploration": {"tasksPerRound": 0}}
-    told = assign(demonstrations_from=f"{prefix}{path}", **fields)
+    assignment = assign(demonstrations_from=f"{prefix}{path}", **fields)
     store = MemoryStore()
-    play(told, store)
-    shard = Shards(store, told).find(DEMONSTRATIONS)
+    play(assignment, store)
+    shard = Shards(store, assignment).find(DEMONSTRATIONS)
     assert shard
     assert [e.task for e in shard.episodes] == ["maze_6"]
     assert shard.header.inputs["demonstrationsSha256"] == sha256(path.read_bytes())
     path.unlink()
-    check_world(Silo(told, store, store, logs.get("client")))
+    check_world(Silo(assignment, store, store, logs.get("client")))
 
 
 def test_a_world_without_an_expert_learns_from_a_file(assign: Assign, tmp_path: Path) -> None:
     path = written(tmp_path / "shown.jsonl")
-    told = assign(
+    assignment = assign(
         world="odd", options={}, demonstrations_from=str(path), exploration={"maxNewTokens": 4}
     )
-    play(told, MemoryStore())
+    play(assignment, MemoryStore())
 
 
 @pytest.mark.parametrize(
@@ -200,15 +200,15 @@ def test_an_object_is_read_from_the_store_that_has_the_experience(
 ) -> None:
     store = MemoryStore()
     store.objects["demos/a.jsonl"] = agentgym_format.write([TALK])
-    told = assign(demonstrations_from=source, experience_storage=private)
-    file = demonstrations.read(told, store)
+    assignment = assign(demonstrations_from=source, experience_storage=private)
+    file = demonstrations.read(assignment, store)
     assert file
     assert file.conversations == [TALK]
 
 
 def test_no_file_is_read_when_no_demonstrations_are_wanted(assign: Assign) -> None:
-    told = assign(demonstrations_from="/nowhere", experience={"demonstrations": 0})
-    assert demonstrations.read(told, MemoryStore()) is None
+    assignment = assign(demonstrations_from="/nowhere", experience={"demonstrations": 0})
+    assert demonstrations.read(assignment, MemoryStore()) is None
 
 
 @pytest.mark.parametrize(
@@ -279,10 +279,10 @@ def test_a_hostile_file_is_one_sentence_with_file_entry_and_field(
 ) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(data)
-    told = assign(demonstrations_from=str(path))
+    assignment = assign(demonstrations_from=str(path))
     where = rf"spec.environments\[maze\].demonstrationsFrom: {path}.*"
     with pytest.raises(PermanentError, match=f"^{where}{message}") as caught:
-        demonstrations.read(told, MemoryStore())
+        demonstrations.read(assignment, MemoryStore())
     assert SECRET not in caught.value.message
 
 

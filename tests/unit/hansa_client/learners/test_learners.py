@@ -65,8 +65,8 @@ def test_without_its_filter_imitation_is_worse(
 def test_a_repeated_run_is_equal_bit_for_bit(
     base: Base, explored: Callable[[int], Explored], learner: str
 ) -> None:
-    told = make_lesson(learner, explored(1), RATE)
-    short = replace(told, training=told.training.model_copy(update={"max_steps": 3}))
+    lesson = make_lesson(learner, explored(1), RATE)
+    short = replace(lesson, training=lesson.training.model_copy(update={"max_steps": 3}))
     first, again = train(base, short), train(base, short)
     assert adapter.encode(first.tensors) == adapter.encode(again.tensors)
     assert first.loss == again.loss

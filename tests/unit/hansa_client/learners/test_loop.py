@@ -124,7 +124,7 @@ def test_memory_that_a_larger_row_of_a_later_step_takes_is_found_by_halving_that
     one, rest = lesson.sequences[-1], lesson.sequences[:4]
     short = changed(replace(lesson, sequences=[one, *rest], weights=[1.0] * 5), batch_tokens=50)
     seeds = (replace(short, seed=seed) for seed in range(50))
-    told = next(each for each in seeds if each.plan_steps()[0] == [0])
+    training_set = next(each for each in seeds if each.plan_steps()[0] == [0])
     expected: list[int] = []
 
     def expect(_: Scorer, rows: Sequence[Sequence[int]]) -> None:
@@ -137,7 +137,7 @@ def test_memory_that_a_larger_row_of_a_later_step_takes_is_found_by_halving_that
             return super().loss(scorer, part)
 
     monkeypatch.setattr(Scorer, "expect", expect)
-    trained = loop.train(base, told, lambda done, total: None, Recording(told))
+    trained = loop.train(base, training_set, lambda done, total: None, Recording(training_set))
     assert 0 < trained.micro_batch_tokens <= 30 < expected[0]
 
 
@@ -225,9 +225,9 @@ def test_a_half_that_rests_keeps_its_moments_for_its_own_round(
 def test_what_earned_little_counts_little_also_where_it_is_alone_in_a_step(
     base: Base, lesson: TrainingSet
 ) -> None:
-    told = changed(lesson, learner="reward-weighted", batch_tokens=1, max_steps=8)
-    rich = replace(told, weights=[1.0] * 8)
-    poor = replace(told, weights=[1.0, 0.01] * 4)
+    lesson_ = changed(lesson, learner="reward-weighted", batch_tokens=1, max_steps=8)
+    rich = replace(lesson_, weights=[1.0] * 8)
+    poor = replace(lesson_, weights=[1.0, 0.01] * 4)
     for objective in (Weighted(rich), Weighted(poor)):
         sizes = [objective.size([i]) / count_agent_tokens([lesson.sequences[i]]) for i in range(8)]
         assert sizes == pytest.approx([sizes[0]] * 8)

@@ -33,14 +33,14 @@ def lesson(start: Tensors) -> TrainingSet:
 
 @pytest.mark.slow
 def test_two_processes_make_the_adapter_of_one(base: Base, start: Tensors) -> None:
-    told = lesson(start)
+    lesson_ = lesson(start)
     assert any(
-        len(step) == 1 for step in told.plan_steps()
+        len(step) == 1 for step in lesson_.plan_steps()
     )  # in which the second has nothing to do
     train = learners.get("success-sft")
-    alone = train(base, told, lambda done, total: None)
-    with multi_gpu.train_on_all_gpus(TINY, base_model.resolve(TINY), told, processes=2):
-        both = train(base, told, lambda done, total: None)
+    alone = train(base, lesson_, lambda done, total: None)
+    with multi_gpu.train_on_all_gpus(TINY, base_model.resolve(TINY), lesson_, processes=2):
+        both = train(base, lesson_, lambda done, total: None)
     assert multi_gpu.count_processes() == 1
     assert both.loss == pytest.approx(alone.loss, rel=1e-4)
     moved = lora.distance(alone.tensors, start)

@@ -121,8 +121,10 @@ def test_the_program_ends_with_a_code_of_its_own_and_the_sentence_in_its_log(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    told = assign(training={"learner": "elsewhere"})
-    monkeypatch.setenv("HANSA_ASSIGNMENT", told.model_dump_json(by_alias=True, exclude_none=True))
+    assignment = assign(training={"learner": "elsewhere"})
+    monkeypatch.setenv(
+        "HANSA_ASSIGNMENT", assignment.model_dump_json(by_alias=True, exclude_none=True)
+    )
     assert programs.run_assignment("client", program.work) == Exit.PLUGIN_MISSING
     assert "spec.training.learner: got 'elsewhere', which no package here offers" in "".join(
         capfd.readouterr()

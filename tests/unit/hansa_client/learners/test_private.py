@@ -154,13 +154,13 @@ def test_the_same_key_and_data_give_the_same_bytes_and_another_key_others(
 def test_a_lesson_without_a_trajectory_is_noise_for_all_its_steps(
     base: Base, lesson: TrainingSet
 ) -> None:
-    told: list[tuple[int, int]] = []
+    progress: list[tuple[int, int]] = []
     empty = replace(lesson, sequences=[], tasks=[], private=protection(units=[]))
     for learner in ("success-sft", "reward-weighted"):
-        trained = learners.get(learner)(base, empty, lambda *done: told.append(done))
+        trained = learners.get(learner)(base, empty, lambda *done: progress.append(done))
         assert trained.loss == 0.0
         assert adapter.distance(trained.tensors, lesson.start) > 0
-    assert told == [(1, 4), (2, 4), (3, 4), (4, 4)] * 2
+    assert progress == [(1, 4), (2, 4), (3, 4), (4, 4)] * 2
 
 
 def test_units_are_drawn_at_their_rate_and_each_gives_one_of_its_trajectories() -> None:

@@ -109,9 +109,9 @@ def test_training_lowers_the_loss_and_leaves_the_base_alone(
 
 def test_a_cap_limits_the_steps_and_its_own_schedule(base: Base, lesson: TrainingSet) -> None:
     capped = replace(lesson, training=lesson.training.model_copy(update={"max_steps": 2}))
-    told: list[tuple[int, int]] = []
-    learners.get("success-sft")(base, capped, lambda done, total: told.append((done, total)))
-    assert told == [(1, 2), (2, 2)]
+    progress: list[tuple[int, int]] = []
+    learners.get("success-sft")(base, capped, lambda done, total: progress.append((done, total)))
+    assert progress == [(1, 2), (2, 2)]
 
 
 def test_the_rate_falls_from_all_to_nothing_without_warm_up() -> None:

@@ -71,7 +71,7 @@ def test_logits_are_equal_over_turns_of_uneven_rows_in_slots(base: Base, by_libr
         assert torch.equal(*found)
 
 
-def lesson(base: Base, told: Adapter) -> TrainingSet:
+def lesson(base: Base, settings: Adapter) -> TrainingSet:
     world = make("maze", DEMO_OPTIONS["maze"])
     shown = [
         demonstrations._play_expert_task(world, task, base.chat, 1, thoughts=False)
@@ -79,15 +79,15 @@ def lesson(base: Base, told: Adapter) -> TrainingSet:
     ]
     return TrainingSet(
         sequences=[render_all(episode, 1024)[0] for episode in shown],
-        start=adapter.init_adapter(lora.shapes(base.model, told), told.rank, 7),
-        adapter=told,
+        start=adapter.init_adapter(lora.shapes(base.model, settings), settings.rank, 7),
+        adapter=settings,
         training=Training(learning_rate=3e-3, batch_tokens=512, epochs=2),
         seed=5,
     )
 
 
 @pytest.mark.parametrize(
-    "told",
+    "settings",
     [
         pytest.param(Adapter(), id="folded layers"),
         pytest.param(Adapter(rank=1, alpha=3), id="layers beside one another"),
@@ -96,10 +96,10 @@ def lesson(base: Base, told: Adapter) -> TrainingSet:
     ],
 )
 def test_training_gives_the_bytes_that_peft_gives(
-    base: Base, by_library: Base, told: Adapter
+    base: Base, by_library: Base, settings: Adapter
 ) -> None:
-    given = lesson(base, told)
-    assert lora.shapes(base.model, told) == lora.shapes(by_library.model, told)
+    given = lesson(base, settings)
+    assert lora.shapes(base.model, settings) == lora.shapes(by_library.model, settings)
     train = learners.get("success-sft")
     ours, theirs = (train(each, given, lambda done, all_: None) for each in (base, by_library))
     assert adapter.encode(ours.tensors) == adapter.encode(theirs.tensors)
@@ -108,12 +108,14 @@ def test_training_gives_the_bytes_that_peft_gives(
 
 
 def test_an_adapter_is_merged_alike(base: Base, by_library: Base) -> None:
-    told = Adapter()
-    tensors = {name: array + np.float32(0.01) for name, array in lesson(base, told).start.items()}
+    settings = Adapter()
+    tensors = {
+        name: array + np.float32(0.01) for name, array in lesson(base, settings).start.items()
+    }
     ids = torch.tensor([[1, 5, 9, 22, 17, 4, 30, 12]], device=base.device)
     found = []
     for each in (base, by_library):
-        with torch.inference_mode(), lora.merge_adapter(each.model, told, tensors):
+        with torch.inference_mode(), lora.merge_adapter(each.model, settings, tensors):
             found.append(each.model(input_ids=ids).logits)
     assert torch.equal(*found)
 

@@ -107,13 +107,13 @@ def test_attaching_and_detaching_gives_the_same_tensors_and_base(
 def test_folding_changes_neither_loss_nor_gradient(
     base: Base, start: Tensors, dropout: float
 ) -> None:
-    told = Adapter(dropout=dropout)
-    wrapped = lora.attach(base.model, told, trained_like(start))
+    settings = Adapter(dropout=dropout)
+    wrapped = lora.attach(base.model, settings, trained_like(start))
     found = []
     for fold in (False, True):
         torch.manual_seed(1)
         wrapped.train()
-        with lora.fold_layers(wrapped, told) if fold else nullcontext():
+        with lora.fold_layers(wrapped, settings) if fold else nullcontext():
             logits = wrapped(input_ids=IDS).logits
             loss = torch.nn.functional.cross_entropy(logits[0, :-1], IDS[0, 1:])
             loss.backward()
@@ -134,13 +134,13 @@ def test_weights_that_are_kept_transposed_are_merged_transposed() -> None:
 
     torch.manual_seed(0)
     gpt2 = GPT2LMHeadModel(GPT2Config(vocab_size=40, n_embd=16, n_layer=1, n_head=2)).eval()
-    told = Adapter(target_modules=["c_attn", "c_proj"])
-    tensors = trained_like(adapter.init_adapter(lora.shapes(gpt2, told), told.rank, 1))
-    wrapped = lora.attach(gpt2, told, tensors)
+    settings = Adapter(target_modules=["c_attn", "c_proj"])
+    tensors = trained_like(adapter.init_adapter(lora.shapes(gpt2, settings), settings.rank, 1))
+    wrapped = lora.attach(gpt2, settings, tensors)
     with torch.inference_mode():
         by_peft = wrapped(input_ids=IDS).logits
     lora.detach(wrapped)
-    with torch.inference_mode(), lora.merge_adapter(gpt2, told, tensors):
+    with torch.inference_mode(), lora.merge_adapter(gpt2, settings, tensors):
         assert torch.allclose(gpt2(input_ids=IDS).logits, by_peft, atol=1e-4)
 
 

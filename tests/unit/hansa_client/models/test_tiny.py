@@ -52,7 +52,10 @@ def test_the_model_was_trained_on_the_demo_options_of_today():
 
 def test_the_demo_plays_with_those_options():
     environments = yaml.safe_load(demo.MANIFEST.read_text())["spec"]["environments"]
-    assert {told["world"]: told["options"] for told in environments} == DEMO_OPTIONS
+    assert {
+        environments_of_demo["world"]: environments_of_demo["options"]
+        for environments_of_demo in environments
+    } == DEMO_OPTIONS
 
 
 def test_the_base_leaves_room_to_evolve():

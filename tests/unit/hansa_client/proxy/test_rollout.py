@@ -86,7 +86,7 @@ def models(base: Base, monkeypatch: pytest.MonkeyPatch) -> dict[str, Base]:
 
 @pytest.mark.parametrize("engine", ["slots", "columns"])
 def test_a_changed_chat_is_a_sequence_of_its_own(models: dict[str, Base], engine: str) -> None:
-    """Its row begins anew beside rows that go on, and writes what a fresh episode writes."""
+    """Its row begins anew beside rows that continue, and writes what a fresh episode writes."""
     base = models[engine]
     played = play(base, "rewrite", temperature=0.0, max_new_tokens=6)
     assert played.engine == engine
@@ -109,7 +109,7 @@ def test_a_row_that_begins_anew_reads_nothing_of_before(models: dict[str, Base])
         greedy: dict[str, Any] = {"temperature": 0.0, "max_new_tokens": 6}
         played = play(base, "mixed", 4, **greedy).episodes
         rewritten = [episode for episode in played if episode.turns[2].begins]
-        assert 0 < len(rewritten) < 4, "others go on beside them"
+        assert 0 < len(rewritten) < 4, "others continue beside them"
         fresh = base.chat.encode_dialogue([harness.NEXT])
         request = TurnRequest(row=0, is_first=True, tokens=fresh, budget=6, uniforms=np.zeros(6))
         with choose.open_decoder(base, 1, replace(HOW, **greedy)) as decoder:

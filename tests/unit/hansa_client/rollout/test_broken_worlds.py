@@ -56,21 +56,21 @@ def test_broken_episodes_are_dropped_and_the_others_are_as_without_them(
     base: Base, when: str
 ) -> None:
     whole = play(base).episodes
-    told: list[tuple[int, int]] = []
+    progress: list[tuple[int, int]] = []
     played = episodes.play(
         base,
         lambda: Odd({"fails": FAILS, "when": when}),
         jobs(),
         HOW,
-        lambda done, successes: told.append((done, successes)),
+        lambda done, successes: progress.append((done, successes)),
     )
     assert played.episodes == [whole[n] for n in range(8) if n not in FAILS]
     assert len(played.broken) == len(FAILS)
-    assert told[-1] == (8, 5)
+    assert progress[-1] == (8, 5)
 
 
 @pytest.mark.parametrize(
-    "how, told",
+    "how, sentence",
     [
         pytest.param("raise", r"KeyError at tests/unit/hansa_client/oddworlds.py:\d+", id="raise"),
         pytest.param(
@@ -86,11 +86,11 @@ def test_broken_episodes_are_dropped_and_the_others_are_as_without_them(
     ],
 )
 def test_a_fault_is_told_by_type_file_and_line_and_says_nothing(
-    base: Base, how: str, told: str
+    base: Base, how: str, sentence: str
 ) -> None:
     found = play(base, fails=[2], how=how).broken
     assert len(found) == 1
-    assert re.fullmatch(f"{told}.*", str(found[0])), str(found[0])
+    assert re.fullmatch(f"{sentence}.*", str(found[0])), str(found[0])
     assert SECRET not in str(found[0])
 
 
@@ -211,10 +211,10 @@ def test_a_broken_episode_is_counted_again_by_an_attempt_that_finds_the_shard(
     assign: Assign,
 ) -> None:
     lenient = {"tasksPerRound": 20, "maxNewTokens": 4, "maxBrokenEpisodes": 0.5}
-    told, store = odd(assign, exploration=lenient), MemoryStore()
-    first = play_silo(told, store)
+    assignment, store = odd(assign, exploration=lenient), MemoryStore()
+    first = play_silo(assignment, store)
     del store.objects["run/updates/maze/00001/manifest.json"]
-    assert play_silo(told, store).counts == first.counts
+    assert play_silo(assignment, store).counts == first.counts
 
 
 @pytest.mark.parametrize(
@@ -268,17 +268,19 @@ def test_an_option_that_shows_itself_wrong_only_in_an_episode_is_the_manifests_f
     assign: Assign, world: str, shown: int
 ) -> None:
     options = {"fails": [0], "how": "option"}
-    told = odd(assign, world, options=options, experience={"demonstrations": shown}, evaluate=False)
+    assignment = odd(
+        assign, world, options=options, experience={"demonstrations": shown}, evaluate=False
+    )
     message = r"^spec.environments\[maze\].options.sessions: got 1, expected 2"
     with pytest.raises(PermanentError, match=message):
-        play_silo(told, MemoryStore())
+        play_silo(assignment, MemoryStore())
 
 
 def test_splits_that_nobody_plays_may_be_empty(assign: Assign) -> None:
-    told = odd(assign, options={"test": 0}, evaluate=False, exploration={"tasksPerRound": 1})
-    check_world(silo(told, MemoryStore()))
-    told = odd(assign, options={"train": 0}, exploration={"tasksPerRound": 0})
-    check_world(silo(told, MemoryStore()))
+    assignment = odd(assign, options={"test": 0}, evaluate=False, exploration={"tasksPerRound": 1})
+    check_world(silo(assignment, MemoryStore()))
+    assignment = odd(assign, options={"train": 0}, exploration={"tasksPerRound": 0})
+    check_world(silo(assignment, MemoryStore()))
     check_world(silo(odd(assign, role="evaluate", options={"train": 0}), MemoryStore()))
 
 

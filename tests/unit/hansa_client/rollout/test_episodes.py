@@ -139,16 +139,16 @@ def test_a_cut_action_ends_in_the_next_observation_and_is_not_trained_to_end(bas
 
 
 def test_progress_counts_over_all_batches(base: Base) -> None:
-    told: list[tuple[int, int]] = []
+    progress: list[tuple[int, int]] = []
     result = episodes.play(
         base,
         maker("maze"),
         jobs("maze", 8),
         replace(HOW, batch_episodes=3),
-        lambda done, successes: told.append((done, successes)),
+        lambda done, successes: progress.append((done, successes)),
     )
-    assert told == sorted(told)
-    assert told[-1] == (8, result.successes)
+    assert progress == sorted(progress)
+    assert progress[-1] == (8, result.successes)
     written = [t for e in result.episodes for t in e.turns if t.role == "agent"]
     assert result.generated == sum(len(turn.tokens) for turn in written)
 
@@ -209,9 +209,9 @@ def test_a_model_without_chat_template_and_pad_token_plays(
 ) -> None:
     bare = shutil.copytree(random_model, tmp_path / "bare")
     (bare / "chat_template.jinja").unlink()
-    told = json.loads((bare / "tokenizer_config.json").read_text())
-    del told["pad_token"]
-    (bare / "tokenizer_config.json").write_text(json.dumps(told))
+    document = json.loads((bare / "tokenizer_config.json").read_text())
+    del document["pad_token"]
+    (bare / "tokenizer_config.json").write_text(json.dumps(document))
     other = base_model.load("path:x", bare, 1)
     played = episodes.play(other, maker("maze"), jobs("maze", 2), replace(HOW, max_new_tokens=2))
     assert len(played.episodes) == 2

@@ -68,8 +68,8 @@ def test_one_half_is_trained_and_the_other_stays_to_the_last_bit(
     [("mean", ["both"] * 3), ("ffa", ["B"] * 3), ("rolora", ["B", "A", "B"])],
 )
 def test_strategies_say_which_half_a_round_trains(strategy: str, halves: list[Half]) -> None:
-    told = Aggregation.model_validate({"strategy": strategy})
-    assert [told.half(round_) for round_ in (1, 2, 3)] == halves
+    aggregation = Aggregation.model_validate({"strategy": strategy})
+    assert [aggregation.half(round_) for round_ in (1, 2, 3)] == halves
 
 
 def test_parts_of_a_whole_adapter_are_split_and_add_up(start: Tensors) -> None:

@@ -10,9 +10,9 @@ from hansa_client.rollout.tasks import choose_evaluation_jobs, choose_training_j
 from tests.unit.hansa_client.rounds import Assign
 
 
-def names(told: Assignment) -> list[str]:
-    tasks = make_world(told).tasks("train")
-    return [job.task.id for job in choose_training_jobs(told, tasks)]
+def names(assignment: Assignment) -> list[str]:
+    tasks = make_world(assignment).tasks("train")
+    return [job.task.id for job in choose_training_jobs(assignment, tasks)]
 
 
 def test_rounds_and_environments_explore_other_tasks_and_attempts_the_same(assign: Assign) -> None:
@@ -23,16 +23,16 @@ def test_rounds_and_environments_explore_other_tasks_and_attempts_the_same(assig
 
 
 def test_a_task_is_sampled_several_times_with_other_luck(assign: Assign) -> None:
-    told = assign(exploration={"tasksPerRound": 4, "samplesPerTask": 3})
-    jobs = choose_training_jobs(told, make_world(told).tasks("train"))
+    assignment = assign(exploration={"tasksPerRound": 4, "samplesPerTask": 3})
+    jobs = choose_training_jobs(assignment, make_world(assignment).tasks("train"))
     assert set(Counter(job.task.id for job in jobs).values()) == {3}
     assert len({job.seed for job in jobs}) == 12
 
 
 def test_more_tasks_than_there_are_come_again_with_other_luck(assign: Assign) -> None:
-    told = assign(exploration={"tasksPerRound": 7})
-    few = make_world(told).tasks("train")[:3]
-    jobs = choose_training_jobs(told, few)
+    assignment = assign(exploration={"tasksPerRound": 7})
+    few = make_world(assignment).tasks("train")[:3]
+    jobs = choose_training_jobs(assignment, few)
     assert sorted(Counter(job.task.id for job in jobs).values()) == [2, 2, 3]
     assert len({job.seed for job in jobs}) == 7
 
