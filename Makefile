@@ -34,11 +34,12 @@ format: setup ## Format the code
 	@tools/python -m ruff check --fix-only --quiet .
 	@tools/python -m ruff format .
 
-generate: setup ## Write the files that are made from the models: CRDs, chart, reference
+generate: setup ## Write the files that are made from others: CRDs, chart, reference, attacks
 	@tools/python -m hansa.cli.main crd federation > crds/federation.yaml
 	@tools/python -m hansa.cli.main crd federationmember > crds/federationmember.yaml
 	@tools/python tools/chart.py
 	@tools/python tools/reference.py
+	@tools/python tools/attacks.py
 
 lock: setup ## Pin the newest versions in constraints.txt, and their hashes in requirements/
 	@tools/setup --lock

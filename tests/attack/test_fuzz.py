@@ -41,6 +41,11 @@ def read_in_time(target: Target, data: bytes) -> str:
     raise AssertionError(f"took more than {MOST_SECONDS} s each of {TRIES} times")
 
 
+@pytest.mark.attack(
+    by="an honest party",
+    does="sends what each reader is for",
+    result="accepted; otherwise the attacks on readers would prove nothing",
+)
 @EVERY
 def test_what_an_honest_party_sends_is_taken(name: str) -> None:
     """Else the tests below would try nothing but a locked door."""
@@ -53,6 +58,13 @@ def try_bytes(name: str, data: st.DataObject) -> None:
     assert read_in_time(target, data.draw(target.hostile)) in ("taken", "refused")
 
 
+@pytest.mark.attack(
+    by="a silo",
+    does=(
+        "sends any bytes in place of a file, manifest, report, evaluation, log entry or last words"
+    ),
+    result="accepted or refused; no reader crashes, or takes a second or 64 MiB",
+)
 @EVERY
 @settings(fuzz, max_examples=150)
 @given(data=st.data())
@@ -60,6 +72,13 @@ def test_no_bytes_end_their_reader(name: str, data: st.DataObject) -> None:
     try_bytes(name, data)
 
 
+@pytest.mark.attack(
+    by="a silo",
+    does=(
+        "sends any bytes in place of a file, manifest, report, evaluation, log entry or last words"
+    ),
+    result="accepted or refused; no reader crashes, or takes a second or 64 MiB",
+)
 @pytest.mark.full
 @pytest.mark.timeout(1800)
 @EVERY
@@ -95,6 +114,11 @@ PLACES = {
 }
 
 
+@pytest.mark.attack(
+    by="a silo",
+    does="sends megabytes of `{},`, or headers of 15 MiB",
+    result="refused before they are parsed",
+)
 @pytest.mark.parametrize("place", PLACES)
 @EVERY
 def test_the_most_of_anything_takes_little_memory(name: str, place: str) -> None:

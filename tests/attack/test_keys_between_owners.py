@@ -67,6 +67,11 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStore]:
         yield store
 
 
+@pytest.mark.attack(
+    by="a writer of the bucket",
+    does="has one owner's S3 keys, and tries them on what is another's",
+    result="denied",
+)
 @pytest.mark.parametrize("identity", [MINE, AGGREGATOR])
 @pytest.mark.parametrize("what", OBJECTS)
 def test_keys_of_one_owner_open_what_is_theirs_and_nothing_else(

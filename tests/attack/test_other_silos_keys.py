@@ -135,6 +135,11 @@ def dotted(key: str) -> str:
     return f"{bucket_keys.update_root(PREFIX, MINE)}../../{key.removeprefix(f'{PREFIX}/')}"
 
 
+@pytest.mark.attack(
+    by="a silo",
+    does="reads another silo's objects, by 10 kinds of requests",
+    result="denied",
+)
 @pytest.mark.parametrize("how", READS)
 @pytest.mark.parametrize("kind", PRIVATE)
 def test_what_is_another_silos_cannot_be_read(attacker: Attacker, kind: str, how: str) -> None:
@@ -187,6 +192,14 @@ WRITES: dict[str, Callable[[Attacker, str], Any]] = {
 }
 
 
+@pytest.mark.attack(
+    by="a silo",
+    does=(
+        "writes, deletes, copies over or uploads parts of what is not its own, by 13 kinds of "
+        "requests"
+    ),
+    result="denied",
+)
 @pytest.mark.parametrize("how", WRITES)
 @pytest.mark.parametrize("kind", TARGETS)
 def test_what_is_not_its_own_a_silo_cannot_change(attacker: Attacker, kind: str, how: str) -> None:
@@ -222,11 +235,21 @@ BUCKET: dict[str, Callable[[Attacker], Any]] = {
 }
 
 
+@pytest.mark.attack(
+    by="a silo",
+    does="changes the bucket's policy, access list or lifecycle, or deletes the bucket",
+    result="denied",
+)
 @pytest.mark.parametrize("how", BUCKET)
 def test_the_bucket_itself_is_not_a_silos_to_change(attacker: Attacker, how: str) -> None:
     refuse(lambda: BUCKET[how](attacker))
 
 
+@pytest.mark.attack(
+    by="a silo",
+    does="lists above its own folders",
+    result="sees nothing",
+)
 @pytest.mark.parametrize(
     "prefix", ["/", "/updates/", f"/updates/{MINE}/../", f"/experience/{OTHER}"]
 )
@@ -241,6 +264,11 @@ def test_a_list_shows_nothing_of_others(attacker: Attacker, prefix: str) -> None
             assert listed == []
 
 
+@pytest.mark.attack(
+    by="a reader of the bucket",
+    does="sends requests without credentials",
+    result="denied",
+)
 @pytest.mark.parametrize("kind", TARGETS)
 def test_without_credentials_nothing_is_shown(
     attacker: Attacker, weed: LocalStore, kind: str
@@ -250,6 +278,11 @@ def test_without_credentials_nothing_is_shown(
         urllib.request.urlopen(address)  # noqa: S310  (http, on this machine)
 
 
+@pytest.mark.attack(
+    by="a silo",
+    does="turns a signed address of its own into another's",
+    result="denied",
+)
 def test_a_signed_address_opens_no_other_object(attacker: Attacker) -> None:
     address = attacker.s3.generate_presigned_url("get_object", Params=attacker.own)
     with urllib.request.urlopen(address) as answer:  # noqa: S310
@@ -258,6 +291,11 @@ def test_a_signed_address_opens_no_other_object(attacker: Attacker) -> None:
         urllib.request.urlopen(address.replace(f"/{MINE}/", f"/{OTHER}/"))  # noqa: S310
 
 
+@pytest.mark.attack(
+    by="a silo",
+    does="makes itself keys in another's name",
+    result="denied",
+)
 @pytest.mark.parametrize(
     "request_",
     [

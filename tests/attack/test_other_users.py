@@ -66,11 +66,21 @@ def shell(store: LocalStore) -> list[str]:
     return ["shell", f"-master={address(store, 'master')}", f"-filer={address(store, 'filer')}"]
 
 
+@pytest.mark.attack(
+    by="an honest party",
+    does="reads its own store with that store's tools",
+    result="works; otherwise the attacks by other users would prove nothing",
+)
 def test_its_owner_reads_it_with_the_same_tools(store: LocalStore, stranger: Path) -> None:
     listed = run_weed(stranger, shell(store), f"fs.ls /buckets/{BUCKET}/private\n", store._grpc)
     assert b"maze" in listed, "or the tests below would show nothing"
 
 
+@pytest.mark.attack(
+    by="another user of the machine",
+    does="lists, reads, moves or deletes objects with the store's own tools",
+    result="nothing: its gRPC ports require a certificate",
+)
 @pytest.mark.parametrize(
     "typed",
     [
@@ -91,6 +101,11 @@ def test_the_shell_of_another_user_does_nothing(
     assert store.store().get("private/maze") == SECRET * 1000
 
 
+@pytest.mark.attack(
+    by="another user of the machine",
+    does="lists, reads, moves or deletes objects with the store's own tools",
+    result="nothing: its gRPC ports require a certificate",
+)
 @pytest.mark.parametrize("collection", ["", BUCKET])
 def test_another_user_copies_no_volume(store: LocalStore, stranger: Path, collection: str) -> None:
     for number in range(1, 4):
@@ -99,6 +114,11 @@ def test_another_user_copies_no_volume(store: LocalStore, stranger: Path, collec
         assert SECRET not in said
 
 
+@pytest.mark.attack(
+    by="another user of the machine",
+    does="asks the store's HTTP ports for an object",
+    result="refused",
+)
 @pytest.mark.parametrize("part", ["filer", "volume", "master", "s3"])
 def test_another_user_gets_no_object_by_http(store: LocalStore, part: str) -> None:
     for path in (f"/buckets/{BUCKET}/private/maze", f"/{BUCKET}/private/maze", "/?pretty=y"):
@@ -111,6 +131,11 @@ def test_another_user_gets_no_object_by_http(store: LocalStore, part: str) -> No
         assert SECRET not in body
 
 
+@pytest.mark.attack(
+    by="another user of the machine",
+    does="takes the key of the store's certificates, or keeps an old one",
+    result="only its owner can read the file; it is new at each start and removed at the end",
+)
 def test_the_key_of_its_parts_is_the_owners_and_goes_with_the_store(tmp_path: Path) -> None:
     with LocalStore(tmp_path / "store", ["maze"]) as local:
         key = local.folder / "grpc.key"
@@ -121,6 +146,11 @@ def test_the_key_of_its_parts_is_the_owners_and_goes_with_the_store(tmp_path: Pa
         assert key.read_bytes() != first
 
 
+@pytest.mark.attack(
+    by="another user of the machine",
+    does="puts links or configuration into a run's folder for its owner to open",
+    result="the folder is refused; the configuration is not read",
+)
 @pytest.mark.skipif(sys.platform != "linux", reason="configuration is looked for in /proc's terms")
 def test_a_configuration_that_lies_in_the_folder_is_not_read(tmp_path: Path) -> None:
     folder = tmp_path / "store"
@@ -133,6 +163,11 @@ def test_a_configuration_that_lies_in_the_folder_is_not_read(tmp_path: Path) -> 
         assert list((folder / "empty").iterdir()) == []
 
 
+@pytest.mark.attack(
+    by="another user of the machine",
+    does="puts links or configuration into a run's folder for its owner to open",
+    result="the folder is refused; the configuration is not read",
+)
 @pytest.mark.parametrize("name", ["events.log", "jobs", "store/data", "store/weed.log"])
 def test_a_run_folder_with_a_link_in_it_is_not_used(tmp_path: Path, name: str) -> None:
     mine = tmp_path / "mine.txt"
@@ -149,6 +184,11 @@ def test_a_run_folder_with_a_link_in_it_is_not_used(tmp_path: Path, name: str) -
     assert mine.read_text() == "my own\n"
 
 
+@pytest.mark.attack(
+    by="another user of the machine",
+    does="reads a new run's folder",
+    result="only its owner can, unless the owner opens it",
+)
 def test_a_new_run_folder_is_its_owners_and_one_that_was_opened_stays_open(tmp_path: Path) -> None:
     folder = RunDir(tmp_path / "runs" / "mine")
     folder.prepare()
@@ -158,6 +198,11 @@ def test_a_new_run_folder_is_its_owners_and_one_that_was_opened_stays_open(tmp_p
     assert folder.path.stat().st_mode & 0o777 == 0o755
 
 
+@pytest.mark.attack(
+    by="another user of the machine",
+    does="puts a link in place of a run's `events.log`",
+    result="nothing is appended through it",
+)
 def test_an_event_is_not_appended_to_what_a_link_names(tmp_path: Path) -> None:
     from datetime import UTC, datetime
 
@@ -171,6 +216,11 @@ def test_an_event_is_not_appended_to_what_a_link_names(tmp_path: Path) -> None:
     assert mine.read_text() == "my own\n"
 
 
+@pytest.mark.attack(
+    by="another user of the machine",
+    does="makes the folder of downloaded models below `/tmp` first",
+    result="refused: it must be the user's own",
+)
 @pytest.mark.parametrize("planted", ["a link", "open to all"])
 def test_a_planted_cache_of_models_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planted: str

@@ -95,6 +95,13 @@ ATTACKS: dict[str, tuple[Callable[[Round], None], str]] = {
 }
 
 
+@pytest.mark.attack(
+    by="a silo",
+    does=(
+        "sends an older round's update, another silo's, or a new one after the members were frozen"
+    ),
+    result="refused; the others count",
+)
 @pytest.mark.parametrize("how", ATTACKS)
 def test_an_update_that_is_not_this_rounds_own_is_refused_and_the_others_count(how: str) -> None:
     attack, reason = ATTACKS[how]
@@ -105,6 +112,11 @@ def test_an_update_that_is_not_this_rounds_own_is_refused_and_the_others_count(h
     assert report.adapter == honest()
 
 
+@pytest.mark.attack(
+    by="a silo",
+    does="flips a bit after the commit",
+    result="refused",
+)
 @pytest.mark.parametrize("name", [bucket_keys.MANIFEST, bucket_keys.ADAPTER, bucket_keys.MOMENTS])
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.999], ids=["first", "middle", "last"])
 def test_one_bit_that_was_flipped_after_the_commit_is_refused(name: str, share: float) -> None:
@@ -120,6 +132,11 @@ def test_one_bit_that_was_flipped_after_the_commit_is_refused(name: str, share: 
     assert report.adapter == honest(**strategy)
 
 
+@pytest.mark.attack(
+    by="a silo",
+    does="sends an update that is not this round's own, and the round is audited",
+    result="`hansa audit` finds the round equal: the others, and nothing else, were merged",
+)
 @pytest.mark.parametrize("how", ATTACKS)
 def test_an_audit_finds_the_round_as_the_gate_left_it(how: str, tmp_path: Path) -> None:
     """Whoever was refused had its reason, and the merge is that of the others."""
@@ -129,6 +146,13 @@ def test_an_audit_finds_the_round_as_the_gate_left_it(how: str, tmp_path: Path) 
     assert check(round_.store, tmp_path)[2].verdict == "equal"
 
 
+@pytest.mark.attack(
+    by="a silo",
+    does=(
+        "sends an older round's update, another silo's, or a new one after the members were frozen"
+    ),
+    result="refused; the others count",
+)
 @pytest.mark.parametrize("how", ATTACKS)
 def test_the_same_holds_on_a_real_store(how: str, store: S3Store, fresh_prefix: str) -> None:
     attack, reason = ATTACKS[how]

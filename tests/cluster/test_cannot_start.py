@@ -148,6 +148,14 @@ def test_a_pod_waits_for_a_gpu_and_goes_on_when_one_comes(silo: Hansa, many_gpus
     silo.delete("patient")
 
 
+@pytest.mark.attack(
+    by="the author of a Federation",
+    does=(
+        "names another party's Secret as `credentialsSecret` or `caSecret`, to mount it in a "
+        "sidecar"
+    ),
+    result="no container starts before the Secret's owner consents",
+)
 def test_a_federation_goes_on_by_itself_once_its_secret_consents(silo: Hansa) -> None:
     keys = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any"}
     metadata = {"name": "silent", "namespace": NAMESPACE}

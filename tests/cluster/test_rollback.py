@@ -117,6 +117,11 @@ def roll_back(hansa: Hansa, to: int, folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.attack(
+    by="a silo",
+    does="ruins the adapter by values that pass the gate",
+    result="`hansa rollback` goes back; killed in the middle, it gives the same bytes",
+)
 def test_a_ruined_run_goes_back_and_a_kill_changes_no_byte(
     hansa: Hansa, twin: Twin, tmp_path: Path
 ) -> None:

@@ -3,6 +3,8 @@
 import ast
 from pathlib import Path
 
+import pytest
+
 from tests.support.sources import FILES, ROOT, nodes
 
 LOADED = [*FILES, *sorted((ROOT / "tools").rglob("*.py")), *sorted((ROOT / "bench").rglob("*.py"))]
@@ -24,6 +26,11 @@ def unsaid(file: Path) -> list[int]:
     ]
 
 
+@pytest.mark.attack(
+    by="the author of a Federation",
+    does="names a base model with code of its own (`auto_map`)",
+    result="refused; no prompt offers to run it",
+)
 def test_a_model_is_loaded_without_its_code() -> None:
     assert [f"{file.relative_to(ROOT)}:{line}" for file in LOADED for line in unsaid(file)] == []
 

@@ -49,6 +49,11 @@ def parties(tmp_path: Path, digests: dict[str, Any]):
         yield made
 
 
+@pytest.mark.attack(
+    by="a reader of the bucket",
+    does="looks for trajectories of a silo elsewhere",
+    result="finds none",
+)
 def test_both_may_be_killed_and_the_result_is_that_of_one_place(reference, parties) -> None:
     """The silo while it works and before it answers, and the coordinator while it waits."""
     manifest = parties.folder / "federation.yaml"
@@ -195,6 +200,11 @@ def test_keys_that_the_store_does_not_know_end_it_with_the_stores_own_sentence(p
         fixed.finish()
 
 
+@pytest.mark.attack(
+    by="a writer of the bucket",
+    does="changes an invitation on its way",
+    result="refused",
+)
 def test_an_invitation_that_was_changed_on_its_way_is_refused(parties) -> None:
     parties.member(parties.folder / "federation.yaml")
     invitation = parties.folder / "invitation.json"

@@ -32,6 +32,11 @@ def place(tmp_path: Path) -> Iterator[Place]:
         yield made
 
 
+@pytest.mark.attack(
+    by="the coordinator",
+    does="reads the bucket or the aggregator's disk for a masked update",
+    result="finds none",
+)
 def test_nobody_reads_an_update_and_the_sum_is_that_of_all(place: Place) -> None:
     manifest, out = place.manifest(rounds=2), place.folder / "run"
     with small.Run(manifest, out, *place.options()) as run:

@@ -100,6 +100,11 @@ def exact_counts(private: dict[str, bytes]) -> set[int]:
     return {count for count in exact if count > 100}
 
 
+@pytest.mark.attack(
+    by="a reader of the bucket",
+    does="reads counts, losses, seconds or logs of a run with `spec.privacy`",
+    result="no exact figure is there",
+)
 def test_a_walk_over_all_that_left_the_silos_finds_no_exact_count(party: Party) -> None:
     out = party.folder / "run"
     done = small.hansa("run", party.manifest(), "--out", out, "--credentials", party.credentials())

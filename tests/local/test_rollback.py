@@ -82,6 +82,11 @@ def success(out: Path) -> float:
     return float(small.status(out)["success"])
 
 
+@pytest.mark.attack(
+    by="a silo",
+    does="ruins the adapter by values that pass the gate",
+    result="`hansa rollback` goes back; killed in the middle, it gives the same bytes",
+)
 def test_it_ends_near_the_clean_run_and_a_kill_changes_no_byte(
     ruined: Path, build: dict[str, str], tmp_path: Path
 ) -> None:

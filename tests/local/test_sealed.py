@@ -72,6 +72,11 @@ def values(place: Place, name: str) -> list[bytes]:
     return [a.tobytes()[:64] for data in found for a in lora.decode(data).values() if a.any()]
 
 
+@pytest.mark.attack(
+    by="a reader of the bucket",
+    does="looks for a silo's update, where it is sealed",
+    result="finds none",
+)
 def test_a_sealed_run_gives_the_same_adapter_and_nobody_reads_an_update(
     place: Place, model_digests: dict[str, Any], undisturbed: Path
 ) -> None:

@@ -74,6 +74,11 @@ def unpacked(data: bytes) -> bytes:
         return data
 
 
+@pytest.mark.attack(
+    by="a reader of the bucket",
+    does="looks for a silo's trajectories, where its experience is sealed",
+    result="finds none",
+)
 def test_nobody_reads_a_trajectory_in_the_bucket_and_a_kill_changes_no_byte(
     place: Place, undisturbed: Path
 ) -> None:

@@ -52,6 +52,11 @@ def test_an_evaluation_is_written_once(assign: Assign) -> None:
     assert evaluation.make_report(first).successes == 2
 
 
+@pytest.mark.attack(
+    by="a reader of the bucket",
+    does="learns which held-out tasks a silo can do",
+    result="only counts are there",
+)
 def test_no_document_that_others_read_names_a_task(assign: Assign) -> None:
     exchange, private = MemoryStore(), MemoryStore()
     assignment = assign()

@@ -230,6 +230,11 @@ def test_masking_again_loads_no_torch_and_sends_other_bytes(
     assert report.adapter != sha256(played.exchange.objects[BODY])
 
 
+@pytest.mark.attack(
+    by="the coordinator",
+    does="waits for a masked update that comes late, beside a sum without it",
+    result="there is none: a silo that was shut out sends nothing",
+)
 def test_one_that_was_left_out_sends_nothing(played: Place, assignment: Assignment) -> None:
     sent = [CLAIM, BODY, UPDATE + bucket_keys.MANIFEST]
     for key in sent:

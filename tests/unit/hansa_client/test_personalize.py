@@ -114,6 +114,11 @@ def test_a_silo_that_the_global_adapter_harms_serves_something_better(
     )
 
 
+@pytest.mark.attack(
+    by="a writer of the bucket",
+    does="changes a silo's update, to have the silo serve it",
+    result="refused",
+)
 @pytest.mark.slow
 def test_an_update_of_its_own_that_was_changed_in_the_bucket_is_not_served(
     assign: Assign, trained: dict[str, Any]
@@ -127,6 +132,11 @@ def test_an_update_of_its_own_that_was_changed_in_the_bucket_is_not_served(
         play(last(assign, own), stores)
 
 
+@pytest.mark.attack(
+    by="a writer of the bucket",
+    does="replaces a silo's update together with its manifest, where the silo runs elsewhere",
+    result="refused: the silo knows what it answered with",
+)
 @pytest.mark.slow
 def test_an_update_that_was_replaced_with_its_manifest_is_not_served(
     assign: Assign, trained: dict[str, Any]

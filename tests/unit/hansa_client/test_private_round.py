@@ -85,6 +85,11 @@ def let_live(store: MemoryStore) -> None:
     del vars(store)["put_if_absent"]
 
 
+@pytest.mark.attack(
+    by="a writer of the bucket",
+    does="deletes an update and lets the round run again, to average the noise away",
+    result="gets the same bytes",
+)
 @pytest.mark.slow
 def test_a_kill_at_each_write_gives_equal_bytes_and_never_a_second_sample(
     private_assign: Assign, monkeypatch: pytest.MonkeyPatch
@@ -141,6 +146,11 @@ def test_no_document_no_line_and_no_report_has_an_exact_count(
     assert all("successes" not in fields for fields in progress)
 
 
+@pytest.mark.attack(
+    by="a reader of the bucket",
+    does="reads counts, losses, seconds or logs of a run with `spec.privacy`",
+    result="no exact figure is there",
+)
 def test_every_number_that_leaves_is_the_same_whatever_was_explored(
     private_assign: Assign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,6 +212,11 @@ def test_an_evaluation_that_was_deleted_comes_again_with_the_same_noise(
     assert exchange.objects[MEASURED] == first
 
 
+@pytest.mark.attack(
+    by="a writer of the bucket",
+    does="deletes an evaluation and asks again, for other tasks, under `spec.privacy`",
+    result="gets the same answer, and nothing is played",
+)
 @pytest.mark.parametrize(
     "other",
     [
@@ -316,6 +331,11 @@ def test_rounds_add_up_and_what_is_paid_for_is_paid_once(private_assign: Assign)
     assert statement and statement.rounds == 2 and statement.epsilon == second.epsilon
 
 
+@pytest.mark.attack(
+    by="the coordinator",
+    does="raises `spec.privacy.epsilon`, or drops privacy, against a silo's own budget",
+    result="the silo stops before it plays anything",
+)
 def test_the_silos_own_budget_wins_over_the_spec(private_assign: Assign) -> None:
     private = MemoryStore()
     budget = {"kind": "budget", "unit": "task", "epsilon": 2, "delta": 1e-5}
@@ -324,6 +344,11 @@ def test_the_silos_own_budget_wins_over_the_spec(private_assign: Assign) -> None
         play(MemoryStore(), private, private_assign())
 
 
+@pytest.mark.attack(
+    by="the coordinator",
+    does="raises `spec.privacy.epsilon`, or drops privacy, against a silo's own budget",
+    result="the silo stops before it plays anything",
+)
 def test_a_silo_with_a_budget_takes_part_in_nothing_without_privacy(
     private_assign: Assign, assign: Assign
 ) -> None:

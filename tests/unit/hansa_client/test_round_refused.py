@@ -15,6 +15,11 @@ from tests.support.memory_store import MemoryStore
 from tests.unit.hansa_client.rounds import UPDATE, Assign, manifest, play
 
 
+@pytest.mark.attack(
+    by="a writer of the bucket",
+    does="changes the global adapter before a silo trains on it",
+    result="refused: the order names its digest",
+)
 def test_a_start_adapter_with_other_bytes_is_refused(
     whole: tuple[MemoryStore, ClientReport], assign: Assign
 ) -> None:

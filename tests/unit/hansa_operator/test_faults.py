@@ -194,6 +194,11 @@ def test_a_stored_status_that_is_none_is_told_by_its_field(
 HOSTILE = "\x1b[2J\u202e\ud800"
 
 
+@pytest.mark.attack(
+    by="a Pod, a world or an endpoint",
+    does="leaves 4,000 `[` or half a character as a Pod's last words",
+    result="shown or left out; the operator's pass continues",
+)
 def test_an_event_with_half_a_character_is_told_and_steers_no_terminal(
     kube: Kube, monkeypatch: pytest.MonkeyPatch
 ) -> None:

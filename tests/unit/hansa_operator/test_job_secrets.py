@@ -66,6 +66,11 @@ def test_the_key_of_an_endpoint_reaches_the_silos_clients_alone(role: str) -> No
     assert ('"turns"' in json.dumps(job)) is has_key, "nor is its consent asked for"
 
 
+@pytest.mark.attack(
+    by="the author of a Federation",
+    does="names the Secret of another silo's endpoint in a Pod template",
+    result="refused",
+)
 def test_no_other_silos_pod_may_name_the_secret_of_an_endpoint() -> None:
     secret = {"name": "turns", "key": "key"}
     endpoint = {"url": "https://turns.example", "server": "vllm", "apiKeySecret": secret}
@@ -86,6 +91,14 @@ def test_a_silo_with_one_identity_uses_it_for_both_stores(private: dict[str, Any
     assert "HANSA_EXPERIENCE" not in json.dumps(job)
 
 
+@pytest.mark.attack(
+    by="the author of a Federation",
+    does=(
+        "names another party's Secret as `credentialsSecret` or `caSecret`, to mount it in a "
+        "sidecar"
+    ),
+    result="no container starts before the Secret's owner consents",
+)
 def test_a_sidecar_with_a_secret_waits_for_the_same_consent() -> None:
     sidecar = {"name": "thief", "image": "x:1", "restartPolicy": "Always"}
     sidecar["volumeMounts"] = [{"name": "loot", "mountPath": "/loot"}]
@@ -245,6 +258,11 @@ def test_no_pod_template_reads_another_silos_key(federation: Federation, secret:
         build_manifest(request, ready, ADMIN)
 
 
+@pytest.mark.attack(
+    by="the author of a Federation",
+    does="leaves `credentialsSecret` out, to get the aggregator's",
+    result="refused",
+)
 def test_an_environment_without_credentials_never_gets_the_aggregators() -> None:
     own = {**MAZE, "credentialsSecret": {"name": "own"}}
     federation = make_federation(own, {"name": "wordle", "world": "wordle"}, storage=STORE)

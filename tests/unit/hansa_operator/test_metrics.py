@@ -183,6 +183,11 @@ def test_success_by_kind_is_that_of_the_newest_answer() -> None:
     assert rates == [0.25, 0.75, None]
 
 
+@pytest.mark.attack(
+    by="a silo",
+    does="names kinds of tasks without end, or by hostile text",
+    result="the report or update is malformed; metrics have at most 12 kinds per environment",
+)
 def test_a_silo_that_names_new_kinds_in_each_round_has_no_more_series_than_there_may_be_kinds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

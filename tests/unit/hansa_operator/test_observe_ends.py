@@ -235,6 +235,11 @@ HOSTILE_LOGS = [
 ]
 
 
+@pytest.mark.attack(
+    by="a Pod, a world or an endpoint",
+    does="leaves 4,000 `[` or half a character as a Pod's last words",
+    result="shown or left out; the operator's pass continues",
+)
 @pytest.mark.parametrize("code", [0, 1, 42, 43, 137])
 @pytest.mark.parametrize("message", HOSTILE_LOGS)
 def test_no_last_words_of_a_pod_end_a_pass(message: str, code: int) -> None:

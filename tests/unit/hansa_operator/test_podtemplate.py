@@ -39,6 +39,14 @@ def volume(**kind: Any) -> dict[str, Any]:
     return {"volumes": [{"name": "v", **kind}]}
 
 
+@pytest.mark.attack(
+    by="the author of a Federation",
+    does=(
+        "asks for a PriorityClass, toleration, CSI driver, RuntimeClass, scheduler, host path, "
+        "capability or group 0"
+    ),
+    result="refused, unless the operator's settings allow it",
+)
 @pytest.mark.parametrize("row", cases("refusals.yaml"))
 def test_a_refusal_names_the_field_what_came_and_what_fits(row: dict[str, Any]) -> None:
     refused = list_violations(two_silos(row["spec"]), ADMIN)
@@ -75,6 +83,11 @@ def test_metadata_that_others_own_is_refused(metadata: Any, path: str) -> None:
     assert [refusal.path for refusal in refused] == [f"spec.podTemplate.metadata.{path}"]
 
 
+@pytest.mark.attack(
+    by="the author of a Federation",
+    does="sets annotations of other systems on a Pod",
+    result="refused, unless the operator's settings allow their domain",
+)
 def test_a_domain_of_annotations_and_labels_is_taken_from_the_operators_list() -> None:
     template = {"metadata": {key: {"sidecar.istio.io/inject": "no"} for key in METADATA}}
     permit = Permit(container="client", allowed=PodAllowlist(annotation_domains=("*.istio.io",)))
@@ -111,6 +124,11 @@ def test_what_is_harmless_is_taken(name: str) -> None:
     assert list_violations(two_silos(ALLOWED_SPECS[name]), ADMIN) == []
 
 
+@pytest.mark.attack(
+    by="the author of a Federation",
+    does="names silos' Secrets in `spec.podTemplate`",
+    result="refused",
+)
 def test_the_federations_default_may_name_no_silos_secret() -> None:
     default = {"spec": volume(secret={"secretName": "hansa-maze"})}
     refused = list_violations(two_silos({}, default), ADMIN)
@@ -136,6 +154,11 @@ PROGRAM = {
 }
 
 
+@pytest.mark.attack(
+    by="the author of a Federation",
+    does="replaces all silos' client image by `spec.podTemplate`",
+    result="refused",
+)
 @pytest.mark.parametrize("name", PROGRAM)
 def test_the_federations_default_brings_no_program_into_a_silos_pod(name: str) -> None:
     spec, path = PROGRAM[name]
@@ -146,6 +169,11 @@ def test_the_federations_default_brings_no_program_into_a_silos_pod(name: str) -
     assert check_templates(Settings(client_pod_template={"spec": spec})) == []
 
 
+@pytest.mark.attack(
+    by="the author of a Federation",
+    does="mounts a claim, or a cache of base models, into all silos by `spec.podTemplate`",
+    result="refused",
+)
 @pytest.mark.parametrize(
     "kind",
     [

@@ -308,6 +308,11 @@ def test_every_reason_has_its_sentence_of_help():
     assert list(gate.HELP) == list(get_args(gate.RefusalReason))
 
 
+@pytest.mark.attack(
+    by="a silo",
+    does="sends finite values of 1e30",
+    result="refused (`too-large`)",
+)
 @pytest.mark.parametrize("value", [1e30, -1e30, 1.01e4, 3e38])
 @pytest.mark.parametrize("count", [2, 3], ids=["of two", "of three"])
 def test_one_value_that_no_adapter_has_is_refused_whatever_the_spec_says(value, count):
@@ -337,6 +342,11 @@ def long_header(kind: str) -> bytes:
     return len(head).to_bytes(8, "little") + head
 
 
+@pytest.mark.attack(
+    by="a silo",
+    does="sends megabytes of `{},`, or headers of 15 MiB",
+    result="refused before they are parsed",
+)
 @pytest.mark.parametrize("kind", ["tensors", "numbers", "metadata"])
 @pytest.mark.parametrize("first_round", [True, False], ids=["from the seed", "from an adapter"])
 def test_a_header_far_longer_than_the_adapters_is_never_read(kind, first_round, monkeypatch):
@@ -349,6 +359,11 @@ def test_a_header_far_longer_than_the_adapters_is_never_read(kind, first_round, 
     assert max(lengths, default=0) < 2**17
 
 
+@pytest.mark.attack(
+    by="a silo",
+    does="sends megabytes of `{},`, or headers of 15 MiB",
+    result="refused before they are parsed",
+)
 def test_headers_are_read_one_at_a_time(monkeypatch):
     inside, most = [], []
     parse = tensor_file._parse

@@ -51,6 +51,11 @@ def test_the_shapes_of_the_majority_are_the_federations():
     assert (report.members, report.refused) == ([1, 2], [(0, "shape")])
 
 
+@pytest.mark.attack(
+    by="a silo",
+    does="evicts the other of two by another base model or other shapes",
+    result="the round fails and names both",
+)
 def test_of_two_base_models_neither_is_the_federations_and_both_are_named():
     round_ = full_round(environments=("babyai", "maze"))
     round_.send("babyai", tensors(0), baseModel="a" * 64)
@@ -69,6 +74,11 @@ def test_a_digest_in_the_spec_ends_a_tie_and_keeps_what_was_computed_before_it()
     assert (report.members, report.refused) == ([1], [(0, "base-model")])
 
 
+@pytest.mark.attack(
+    by="a silo",
+    does="evicts the other of two by another base model or other shapes",
+    result="the round fails and names both",
+)
 def test_of_two_shapes_neither_is_the_federations():
     round_ = full_round(environments=("babyai", "maze"))
     round_.send("babyai", reshaped(A=(RANK, 9)))

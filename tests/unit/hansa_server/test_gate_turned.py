@@ -40,6 +40,11 @@ TURNS = {
 FACTORS = ["mean", "weighted-mean", "fedex", "fedavgm", "fedadam", "trimmed-mean", "norm-balanced"]
 
 
+@pytest.mark.attack(
+    by="a silo",
+    does="sends (−A, −B), or rotated factors",
+    result="refused (`turned`)",
+)
 @pytest.mark.parametrize("how", TURNS)
 @pytest.mark.parametrize("first_round", [True, False], ids=["from the seed", "from an adapter"])
 def test_an_update_with_turned_factors_is_refused(how, first_round):

@@ -102,6 +102,11 @@ def test_no_bytes_of_a_plain_update_are_in_the_bucket() -> None:
             assert not any(array.tobytes() in data for data in made.store.objects.values())
 
 
+@pytest.mark.attack(
+    by="the coordinator",
+    does="reads the bucket or the aggregator's disk for a masked update",
+    result="finds none",
+)
 def test_no_bytes_of_a_plain_update_are_ever_on_the_aggregators_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,6 +278,11 @@ def test_one_that_is_killed_among_its_tombstones_shuts_out_the_same_silos(writes
     assert caught.value.report.remaining == [0, 1, 2]
 
 
+@pytest.mark.attack(
+    by="the coordinator",
+    does="waits for a masked update that comes late, beside a sum without it",
+    result="there is none: a silo that was shut out sends nothing",
+)
 def test_a_claim_that_comes_first_wins_over_the_tombstone() -> None:
     made = masked_round()
     key = bucket_keys.claim(PREFIX, "webshop", 1, 0)

@@ -102,6 +102,11 @@ def test_a_body_that_is_gone_or_changed_ends_the_round(lose: Any, reason: str) -
     assert refused(made) == [(1, reason)]
 
 
+@pytest.mark.attack(
+    by="a silo",
+    does="puts more into a masked sum than one silo may",
+    result="the round fails, and names nobody",
+)
 def test_a_sum_that_moved_too_far_ends_the_round_and_names_nobody() -> None:
     made = masked_round()
     body = bytearray(made.body("maze"))

@@ -131,6 +131,11 @@ def test_weights_come_from_the_counts_and_none_counts_nothing_alone():
     assert len(unsuccessful.aggregate().members) == 3
 
 
+@pytest.mark.attack(
+    by="a silo",
+    does="sends an update far longer than the others'",
+    result="refused (`norm`), from three members on",
+)
 @pytest.mark.parametrize(
     "settings, refused",
     [
@@ -166,6 +171,11 @@ def test_each_bound_refuses_its_own_and_the_others_count():
     assert (report.members, report.refused) == ([0, 2, 4], [(1, "norm"), (3, "norm")])
 
 
+@pytest.mark.attack(
+    by="a silo",
+    does="evicts the other of two by hardly moving itself",
+    result="of two updates, neither is compared with the other",
+)
 def test_of_two_updates_neither_is_the_measure_of_the_other():
     """A hostile one that hardly moves would evict an honest one in every round."""
     round_ = Round(environments=ENVIRONMENTS[:2], aggregation={"max_norm_ratio": 3.0})
@@ -182,6 +192,11 @@ def shares_by_claim(*claims: int, **settings: Any) -> list[float]:
     return [weight / sum(weights) for weight in weights]
 
 
+@pytest.mark.attack(
+    by="a silo",
+    does="claims 2⁵³ episodes under `weighted-mean`",
+    result="counts at most 3 times the median",
+)
 @pytest.mark.parametrize("others", [1, 2, 4, 9])
 def test_no_claim_of_one_member_takes_the_mean(others):
     *honest, hostile = shares_by_claim(*[40] * others, 2**53)

@@ -54,6 +54,11 @@ def test_every_strategy_makes_the_same_of_sealed_updates(strategy: str) -> None:
             assert open_ is None or open_[8:] not in hidden.store.objects[hidden.key(name, file)]
 
 
+@pytest.mark.attack(
+    by="a writer of the bucket",
+    does="changes, exchanges or renames a sealed update",
+    result="refused; the others count",
+)
 @pytest.mark.parametrize(
     "at", [0, sealing.HEAD - 1, sealing.HEAD, -1], ids=["kind", "head", "first", "last"]
 )
@@ -89,6 +94,11 @@ def test_one_that_lay_open_is_refused_where_others_are_sealed_and_the_other_way_
     assert merged(made).refused == [(1, "sealed")]
 
 
+@pytest.mark.attack(
+    by="a writer of the bucket",
+    does="changes, exchanges or renames a sealed update",
+    result="refused; the others count",
+)
 def test_another_silos_sealed_update_under_ones_own_name_is_refused() -> None:
     made = sealed_round()
     taken = made.store.objects[made.key("wordle", bucket_keys.ADAPTER)]

@@ -83,6 +83,11 @@ def test_a_bit_that_flipped_on_the_way_is_read_once_more(tmp_path, monkeypatch):
     assert not flips
 
 
+@pytest.mark.attack(
+    by="a writer of the bucket",
+    does="changes a byte of any object of a round",
+    result="`hansa audit` finds and names it",
+)
 @pytest.mark.parametrize("name, aggregation", KINDS)
 def test_one_flipped_bit_of_any_object_is_found_and_named(name, aggregation, tmp_path):
     sound = make_run(3, **aggregation)
@@ -96,6 +101,11 @@ def test_one_flipped_bit_of_any_object_is_found_and_named(name, aggregation, tmp
         assert any(f"{PREFIX}/{name}" in text for text in wrong), (at, found)
 
 
+@pytest.mark.attack(
+    by="a writer of the bucket",
+    does="drops or swaps entries of the audit log",
+    result="`hansa audit` finds it",
+)
 def test_an_entry_that_was_dropped_is_missed(tmp_path):
     for dropped in (1, 2):
         store = make_run(3)
@@ -155,6 +165,11 @@ def test_who_may_not_list_updates_checks_what_can_be_read(tmp_path, monkeypatch)
     assert check(store, tmp_path)[1].verdict == "equal"
 
 
+@pytest.mark.attack(
+    by="a writer of the bucket",
+    does="replaces the whole run",
+    result="contradicts the federation's status",
+)
 def test_a_run_that_was_replaced_as_a_whole_is_not_the_one_in_the_status(tmp_path):
     ours, theirs = make_run(2), make_run(3, step=0.5)
     adapters = {
@@ -172,6 +187,11 @@ def test_a_run_that_was_replaced_as_a_whole_is_not_the_one_in_the_status(tmp_pat
     ]
 
 
+@pytest.mark.attack(
+    by="a writer of the bucket",
+    does="drops or swaps entries of the audit log",
+    result="`hansa audit` finds it",
+)
 def test_swapped_entries_are_found(tmp_path):
     store = make_run(3)
     one, two = (bucket_keys.audit_entry(PREFIX, n) for n in (1, 2))
@@ -181,6 +201,11 @@ def test_swapped_entries_are_found(tmp_path):
     assert f"{one}: is the entry of round 2" in found[1].wrong
 
 
+@pytest.mark.attack(
+    by="a writer of the bucket",
+    does="rewrites the whole audit log",
+    result="contradicts what silos saw",
+)
 def test_a_log_that_was_rewritten_as_a_whole_is_not_what_silos_saw(tmp_path):
     store = make_run(3)
     rewrite(store, 1, made_with={"numpy": "0"})
@@ -195,6 +220,11 @@ def test_a_log_that_was_rewritten_as_a_whole_is_not_what_silos_saw(tmp_path):
     assert any("babyai saw in round 3" in text for text in found[2].wrong)
 
 
+@pytest.mark.attack(
+    by="the coordinator",
+    does="stores another merge than the updates give",
+    result="`hansa audit` finds it and names its first tensor",
+)
 def test_another_merge_than_that_of_the_updates_is_told_by_its_first_tensor(tmp_path):
     store = make_run(3)
     name = forge_merge(store, 3)
@@ -242,6 +272,11 @@ def test_a_result_without_an_adapter_is_found(tmp_path):
     assert (found[1].verdict, found[2].verdict) == ("differs", "differs")
 
 
+@pytest.mark.attack(
+    by="the coordinator",
+    does="leaves a member out, or refuses it without a reason",
+    result="`hansa audit` finds it",
+)
 def test_a_member_that_was_left_out_is_found(tmp_path):
     store = make_run(2)
     entry = AuditEntry.model_validate_json(store.objects[bucket_keys.audit_entry(PREFIX, 2)])
@@ -249,6 +284,11 @@ def test_a_member_that_was_left_out_is_found(tmp_path):
     assert "members is not what the entry says" in check(store, tmp_path)[2].wrong[0]
 
 
+@pytest.mark.attack(
+    by="the coordinator",
+    does="leaves a member out, or refuses it without a reason",
+    result="`hansa audit` finds it",
+)
 def test_a_refusal_without_a_reason_is_found(tmp_path):
     """The aggregator says that maze's update was broken, and merges the others alone."""
     store = make_run(1)

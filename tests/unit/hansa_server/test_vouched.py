@@ -46,6 +46,11 @@ def test_the_newest_entry_waits_for_the_next_order(tmp_path):
     assert [(f.verdict, f.signed) for f in findings.values()] == [("equal", True), ("equal", False)]
 
 
+@pytest.mark.attack(
+    by="a writer of the bucket",
+    does="rewrites an entry of the audit log and all that follows from it",
+    result="contradicts signed orders, and the status",
+)
 def test_a_log_that_was_rewritten_with_all_that_follows_is_found(tmp_path):
     """Whoever holds the bucket changes an entry, and mends the chain and the silos' words."""
     store = lettered(2)
@@ -57,6 +62,11 @@ def test_a_log_that_was_rewritten_with_all_that_follows_is_found(tmp_path):
     assert check(store, tmp_path / "unsigned")[2].verdict == "equal"  # nothing else tells
 
 
+@pytest.mark.attack(
+    by="a writer of the bucket",
+    does="takes away an entry that an order names, or adds one",
+    result="`hansa audit` finds it",
+)
 def test_an_entry_that_was_taken_away_is_found(tmp_path):
     store = lettered(2)
     del store.objects[bucket_keys.audit_entry(PREFIX, 2)]
@@ -65,6 +75,11 @@ def test_an_entry_that_was_taken_away_is_found(tmp_path):
     assert "is missing: it is what order 3 to maze names" in sentences(findings, 2)
 
 
+@pytest.mark.attack(
+    by="a writer of the bucket",
+    does="takes away an entry that an order names, or adds one",
+    result="`hansa audit` finds it",
+)
 def test_an_entry_that_was_added_after_the_last_order_is_found(tmp_path):
     """It fits the chain; the order that ends the federation does not vouch for it."""
     store = lettered(2)
@@ -80,6 +95,11 @@ def test_an_entry_that_was_added_after_the_last_order_is_found(tmp_path):
     assert "order 3 to maze is newer, and does not vouch for it" in sentences(findings, 3)
 
 
+@pytest.mark.attack(
+    by="a writer of the bucket",
+    does="signs orders with a key of its own",
+    result="vouches for nothing",
+)
 def test_an_order_that_another_key_signed_vouches_for_nothing(tmp_path):
     store = make_run(2)
     post = Post(store)
@@ -91,6 +111,11 @@ def test_an_order_that_another_key_signed_vouches_for_nothing(tmp_path):
     assert (letters.orders, letters.answers, letters.refused) == (1, 2, {"unknown-key": 1})
 
 
+@pytest.mark.attack(
+    by="the coordinator",
+    does="merges an update that a silo elsewhere has not answered with",
+    result="`hansa audit` finds it",
+)
 def test_an_update_that_its_silo_has_not_signed_an_answer_for_differs(tmp_path):
     """Update, entry and result were made anew, and fit one another."""
     store = lettered(1, finished=False)
@@ -125,6 +150,11 @@ def _denied(key: str, start: int, length: int) -> bytes:
     raise Denied("not allowed")
 
 
+@pytest.mark.attack(
+    by="a writer of the bucket",
+    does="rewrites an entry of the audit log and all that follows from it",
+    result="contradicts signed orders, and the status",
+)
 def test_the_federations_status_knows_the_newest_entry_without_any_key(tmp_path):
     store = make_run(2)
     head = audit_log.find_head(store, PREFIX, 3)

@@ -178,6 +178,11 @@ def hidden(name):
     return {"worlds": [{"name": "a", "world": "gymnasium", "options": {"env": name}}]}
 
 
+@pytest.mark.attack(
+    by="the author of a Federation",
+    does="names `subprocess:Popen` as an option of a world, also as a part of `mixed`",
+    result="refused before anything is imported",
+)
 @pytest.mark.parametrize(
     "name",
     [
@@ -209,6 +214,11 @@ def test_without_a_list_no_module_is_allowed(monkeypatch):
         world_of()
 
 
+@pytest.mark.attack(
+    by="the author of a Federation",
+    does="names a function of an allowed module",
+    result="refused: only classes with `reset` and `step` are called",
+)
 def test_a_function_of_an_allowed_module_is_not_called(monkeypatch):
     monkeypatch.setenv("HANSA_WORLD_MODULES", "subprocess, tests.support.gym_envs")
     for name in ("subprocess:run", "subprocess:Popen"):

@@ -36,6 +36,11 @@ def begin(world, index=0):
     return world.start(world.tasks("train")[index])
 
 
+@pytest.mark.attack(
+    by="a Pod, a world or an endpoint",
+    does="answers as an OpenEnv server with megabytes, garbage, drips, a redirect or not at all",
+    result="the episode ends with an error without its text; no step is sent twice",
+)
 @pytest.mark.parametrize(
     ("how", "sentence"),
     [
@@ -134,6 +139,11 @@ def test_a_server_that_starts_late_is_waited_for():
         patient.close()
 
 
+@pytest.mark.attack(
+    by="a Pod, a world or an endpoint",
+    does="answers as an OpenEnv server with megabytes, garbage, drips, a redirect or not at all",
+    result="the episode ends with an error without its text; no step is sent twice",
+)
 @pytest.mark.parametrize(
     ("how", "sentence"),
     [

@@ -98,6 +98,11 @@ def test_a_file_of_the_safetensors_library_is_read():
         np.testing.assert_array_equal(again[key], array)
 
 
+@pytest.mark.attack(
+    by="a silo",
+    does="sends pickles, zips, overlaps, files cut off or too long",
+    result="refused in one sentence",
+)
 @pytest.mark.parametrize(
     "data, reason",
     [
@@ -265,6 +270,11 @@ def test_a_start_of_another_rank_is_refused():
         lora.init_adapter(shapes_of(), 4, 7)
 
 
+@pytest.mark.attack(
+    by="a silo",
+    does="sends layers of unequal rank",
+    result="refused",
+)
 @given(st.integers(0, 5), st.data())
 def test_an_adapter_is_split_only_where_every_layer_has_the_same_rank(extra, data):
     shapes = shapes_of(rank=3 + extra)

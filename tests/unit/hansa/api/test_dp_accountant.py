@@ -13,6 +13,14 @@ from hansa.api import dp_accountant
 GOLDEN = json.loads(Path(__file__).with_name("dp_golden.json").read_text())
 
 
+@pytest.mark.attack(
+    by="a reader of the bucket",
+    does=(
+        "learns from all updates, evaluations and logs whether a silo had a certain task, under "
+        "`spec.privacy`"
+    ),
+    result="at most (ε, δ): a task moves a step's sum by at most the clip, and noise covers it",
+)
 @pytest.mark.parametrize("case", GOLDEN, ids=lambda c: f"{c['rate']}-{c['noise']}-{c['steps']}")
 def test_epsilon_is_that_of_dp_accounting_and_never_below_the_exact_one(
     case: dict[str, Any],

@@ -122,6 +122,11 @@ def test_a_letter_that_nobody_would_read_is_not_written() -> None:
         sealed(ORDERS, long)
 
 
+@pytest.mark.attack(
+    by="a writer of the bucket",
+    does="sends bytes that nobody has signed",
+    result="never parsed",
+)
 def test_an_unsigned_payload_is_never_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thief's letter is sound in every other way."""
 
@@ -173,6 +178,11 @@ def test_a_field_out_of_its_bounds_makes_it_no_letter(fields: dict[str, Any]) ->
     assert fault(ANSWERS, signed(ANSWERS, canonical(document))) == "malformed"
 
 
+@pytest.mark.attack(
+    by="the coordinator",
+    does="names a world, a file or a store of the silo",
+    result="the letter is no order",
+)
 @pytest.mark.parametrize(
     "fields",
     [

@@ -99,6 +99,11 @@ def private(**s3: str) -> FederationSpec:
     return make(environments=[maze, {"name": "wordle", "world": "wordle"}])
 
 
+@pytest.mark.attack(
+    by="the author of a Federation",
+    does="redirects `experienceStorage` during a run",
+    result="refused",
+)
 @pytest.mark.parametrize("before", [{}, {"endpoint": "https://mine:9000"}])
 def test_a_private_stores_address_cannot_be_redirected(before: dict[str, str]) -> None:
     [sentence] = changes(private(**before), private(endpoint="https://other:9000"))

@@ -57,6 +57,11 @@ def test_an_empty_name_is_no_kind() -> None:
     assert public_names({"", "far"}, 100) == {"far": "far"}
 
 
+@pytest.mark.attack(
+    by="a silo",
+    does="names kinds of tasks without end, or by hostile text",
+    result="the report or update is malformed; metrics have at most 12 kinds per environment",
+)
 @pytest.mark.parametrize(
     "rates",
     [

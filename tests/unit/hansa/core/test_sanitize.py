@@ -28,6 +28,11 @@ HOSTILE = "\x1b[2J\x1b]0;owned\x07 \u202egnp.exe\u2066 \x9b31m \ud800"
 TEXTS = st.text(st.characters(exclude_categories=()))
 
 
+@pytest.mark.attack(
+    by="a Pod, a world or an endpoint",
+    does="writes escapes for a terminal into logs, messages or names",
+    result="shown as `\\u001b`",
+)
 @given(TEXTS)
 def test_no_text_steers_a_terminal(text: str) -> None:
     assert is_tame(sanitize(text))
@@ -51,6 +56,11 @@ def test_what_would_be_obeyed_is_shown(text: Any, shown: str) -> None:
     assert sanitize(text) == shown
 
 
+@pytest.mark.attack(
+    by="a Pod, a world or an endpoint",
+    does="writes escapes for a terminal into logs, messages or names",
+    result="shown as `\\u001b`",
+)
 def test_logs_of_a_pod_steer_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     logs._print_line(LogLine("job", HOSTILE))
     assert is_tame(capsys.readouterr().out)

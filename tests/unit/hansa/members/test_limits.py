@@ -82,6 +82,11 @@ def changed(path: tuple[str, ...]) -> Assignment | None:
 UNREAD = set(list_paths(Assignment, Owner.AGGREGATOR))
 
 
+@pytest.mark.attack(
+    by="the coordinator",
+    does="asks for more than was agreed, in any field",
+    result="refused with the field's path; nothing is loaded",
+)
 @pytest.mark.parametrize("path", LEAVES, ids=".".join)
 def test_any_field_that_differs_from_what_was_agreed_is_refused_by_its_path(path) -> None:
     other = changed(path)
@@ -109,6 +114,11 @@ def test_an_order_as_agreed_is_allowed() -> None:
     assert judge(order(role="evaluate", round=3), member(), FRESH) is None
 
 
+@pytest.mark.attack(
+    by="the coordinator",
+    does="asks for an unsealed update or for moments of inputs, where neither was agreed",
+    result="refused",
+)
 @pytest.mark.parametrize(
     "aggregation, path",
     [
@@ -131,6 +141,11 @@ SEALED = {"aggregation": {"sealTo": "x25519:" + "A" * 43}}
 PRIVATE = {"privacy": {"epsilon": 8.0, "delta": 1e-5}}
 
 
+@pytest.mark.attack(
+    by="the coordinator",
+    does="asks for an unsealed update or for moments of inputs, where neither was agreed",
+    result="refused",
+)
 @pytest.mark.parametrize(
     "agreed, settings, path",
     [
@@ -161,6 +176,14 @@ PEERS = {
 OWN = dict.fromkeys(PEERS, "x25519:" + "M" * 43)
 
 
+@pytest.mark.attack(
+    by="the coordinator",
+    does=(
+        "orders a silo elsewhere to mask with other keys, too few silos, or again where the "
+        "round was to fail"
+    ),
+    result="the silo refuses",
+)
 @pytest.mark.parametrize(
     "masking, path",
     [
@@ -184,6 +207,14 @@ def test_masks_are_against_the_silos_of_the_invitation_alone(masking: Any, path:
     assert refusal.path == path and path in PATHS
 
 
+@pytest.mark.attack(
+    by="the coordinator",
+    does=(
+        "orders a silo elsewhere to mask with other keys, too few silos, or again where the "
+        "round was to fail"
+    ),
+    result="the silo refuses",
+)
 def test_a_second_sum_of_fewer_silos_is_refused_where_the_round_was_to_fail() -> None:
     secure = {"aggregation": {"secure": {"onDropout": "fail"}}}
     four = {**PEERS, "home": "x25519:" + "Q" * 43}
@@ -202,6 +233,11 @@ def test_a_second_sum_of_fewer_silos_is_refused_where_the_round_was_to_fail() ->
     assert judge(allowed, more, FRESH) is not None
 
 
+@pytest.mark.attack(
+    by="the coordinator",
+    does="orders a silo elsewhere to send its update without the agreed masks",
+    result="the silo refuses",
+)
 @pytest.mark.parametrize(
     "settings, path",
     [

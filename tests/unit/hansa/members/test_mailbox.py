@@ -72,6 +72,11 @@ HOSTILE = {
 }
 
 
+@pytest.mark.attack(
+    by="a writer of the bucket",
+    does="puts an old order, another silo's, another run's or garbage at the next place of a log",
+    result="skipped and counted",
+)
 @pytest.mark.parametrize("data, code", HOSTILE.values(), ids=HOSTILE)
 def test_what_is_put_at_the_next_place_is_skipped_and_counted(data: bytes, code: str) -> None:
     orders = box(ORDERS)
@@ -88,6 +93,11 @@ def test_what_is_put_at_the_next_place_is_skipped_and_counted(data: bytes, code:
     assert (kinds(news), news.faults) == (["rest"], {}), "the chain knows letters alone"
 
 
+@pytest.mark.attack(
+    by="a writer of the bucket",
+    does="floods a log with garbage",
+    result="each reading looks at 16 objects; the others' rounds continue",
+)
 def test_a_thousand_pieces_of_garbage_cost_each_reading_sixteen() -> None:
     store = MemoryStore()
     answers = box(ANSWERS, store)
@@ -150,6 +160,11 @@ def test_an_answer_to_an_earlier_order_is_a_letter_like_any() -> None:
     assert (kinds(reading), reading.faults) == (["taken"], {})
 
 
+@pytest.mark.attack(
+    by="a writer of the bucket",
+    does="has S3 keys, and signs with a key of its own",
+    result="skipped: the key is unknown",
+)
 def test_a_key_that_nobody_was_told_of_signs_nothing() -> None:
     orders = box(ORDERS)
     with pytest.raises(Untrusted, match=r"signing key: got that of ed25519:.*, which is not among"):
@@ -158,6 +173,11 @@ def test_a_key_that_nobody_was_told_of_signs_nothing() -> None:
     assert orders.store.objects == {}
 
 
+@pytest.mark.attack(
+    by="a writer of the bucket",
+    does="has a signing key that was removed from the others' manifests",
+    result="refused",
+)
 def test_a_key_that_takes_over_and_one_that_was_revoked() -> None:
     store = MemoryStore()
     both = box(ANSWERS, store, trusted=(THIEF.public, SILO.public))

@@ -99,6 +99,14 @@ def check(sequence: list[tuple[dict[str, Any], str, bool]]) -> None:
         assert len(player.rounds) <= spec.most_rounds
 
 
+@pytest.mark.attack(
+    by="the coordinator",
+    does=(
+        "orders rounds or episodes beyond those agreed, in any order, also across restarts of "
+        "the silo"
+    ),
+    result="no more is played than was agreed",
+)
 @given(SEQUENCES)
 @settings(max_examples=60)
 def test_no_sequence_of_signed_orders_has_more_played_than_was_agreed(sequence) -> None:

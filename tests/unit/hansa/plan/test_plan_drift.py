@@ -58,6 +58,11 @@ def test_the_last_adapter_is_judged_too() -> None:
     assert cluster.status.adapter is None
 
 
+@pytest.mark.attack(
+    by="a silo",
+    does="claims that every adapter breaks rules, or that none does",
+    result="what more than half of the silos confirm counts",
+)
 @pytest.mark.parametrize("names", [NAMES, NAMES[:2]], ids=["of three", "of two"])
 def test_one_liar_rolls_nothing_back_however_often_it_lies(names: tuple[str, ...]) -> None:
     cluster = federation(*names, rounds=6)
@@ -69,6 +74,11 @@ def test_one_liar_rolls_nothing_back_however_often_it_lies(names: tuple[str, ...
     assert lines["maze"].violations["wall"] == 1.0, "what it says is shown as its own"
 
 
+@pytest.mark.attack(
+    by="a silo",
+    does="claims that every adapter breaks rules, or that none does",
+    result="what more than half of the silos confirm counts",
+)
 def test_one_liar_of_three_hides_nothing() -> None:
     cluster = play(play(federation(), 2), 20, "maze", lie=0)
     assert outcomes(cluster)[-1] == "rolled-back"
@@ -89,6 +99,11 @@ def test_probes_are_no_input_of_an_update() -> None:
     assert probed.assignment.inputs() == plain.assignment.inputs()
 
 
+@pytest.mark.attack(
+    by="a silo",
+    does="reports probes that were not ordered, or without end",
+    result="the report counts as lost, or is none",
+)
 @pytest.mark.parametrize(
     "figures",
     [
@@ -127,6 +142,11 @@ def test_a_figure_that_cannot_be_is_refused(figure: dict[str, Any]) -> None:
         ProbeFigure.model_validate(figure)
 
 
+@pytest.mark.attack(
+    by="a silo",
+    does="reports probes that were not ordered, or without end",
+    result="the report counts as lost, or is none",
+)
 @pytest.mark.parametrize(
     "figures",
     [

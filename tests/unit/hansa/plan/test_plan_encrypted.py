@@ -32,6 +32,11 @@ def test_a_silos_endpoint_without_encryption_is_warned_of() -> None:
     assert warning.startswith("spec.environments[0].endpoint.url: http://turns:8000/v1 is not enc")
 
 
+@pytest.mark.attack(
+    by="the author of a Federation",
+    does="uses an endpoint with `http://`",
+    result="`hansa validate` and an Event warn of it",
+)
 @pytest.mark.parametrize(
     "endpoint, warned",
     [

@@ -1,5 +1,7 @@
 """Options of a world may change in a run, and never unseen."""
 
+import pytest
+
 from tests.support.builders import with_spec
 from tests.support.simulated_cluster import Cluster
 
@@ -20,6 +22,11 @@ def change(cluster: Cluster, *environments) -> Cluster:
     return cluster.turn()
 
 
+@pytest.mark.attack(
+    by="the author of a Federation",
+    does="changes a world's options during a run",
+    result="an Event reports it",
+)
 def test_other_options_of_a_world_are_told_once_by_a_warning():
     cluster = Cluster("maze", "wordle", rounds=4).run_round()
     assert list_changes(cluster) == []

@@ -26,6 +26,11 @@ def state(cluster: Cluster, name: str) -> str:
     return next(e.state for e in cluster.status.current.environments if e.name == name)
 
 
+@pytest.mark.attack(
+    by="a silo",
+    does="rewrites earlier rounds' success by its report",
+    result="the report counts as lost",
+)
 @pytest.mark.parametrize("round_", [0, 2, 3, 9], ids=lambda r: f"round {r}")
 def test_a_report_cannot_rewrite_the_success_of_another_round(round_: int) -> None:
     cluster = Cluster("maze", "wordle", rounds=4).run_round().turn()
@@ -46,6 +51,11 @@ def test_the_same_client_may_answer_again_and_honestly() -> None:
     assert cluster.active() == ["fed-r2-aggregator-a1"]
 
 
+@pytest.mark.attack(
+    by="a silo",
+    does="reports in another silo's name",
+    result="the report counts as lost",
+)
 @pytest.mark.parametrize("job", ["fed-r1-maze-a1", "fed-e1-maze-a1"])
 def test_a_report_of_another_environment_is_a_lost_one(job: str) -> None:
     cluster = Cluster("maze", "wordle", rounds=1).turn()

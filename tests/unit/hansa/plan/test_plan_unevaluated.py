@@ -23,6 +23,11 @@ def retry(cluster: Cluster, value: str) -> Cluster:
     return cluster.turn()
 
 
+@pytest.mark.attack(
+    by="a silo",
+    does="ruins the adapter so that nobody can evaluate it",
+    result="the guard goes back",
+)
 def test_where_all_clients_break_at_a_new_adapter_the_next_start_is_the_best_before_it() -> None:
     cluster = fail(play(guarded(**FEW), 3), "babyai", "maze")
     assert outcomes(cluster) == ["base", "rejected", "rolled-back"]

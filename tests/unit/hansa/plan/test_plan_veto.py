@@ -27,6 +27,11 @@ def play(cluster: Cluster, *liars: str, honest: int = 5, lie: int = 2) -> Cluste
     return cluster.turn()
 
 
+@pytest.mark.attack(
+    by="a silo",
+    does="lies about every adapter under `guard.scope: environment`",
+    result="counts once in five rounds, and is named",
+)
 def test_a_liar_rolls_ten_rounds_back_twice_at_most() -> None:
     cluster = federation()
     for _ in range(11):

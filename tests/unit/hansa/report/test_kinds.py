@@ -77,6 +77,11 @@ def test_kinds_that_are_counted_together_are_explained() -> None:
     assert words not in page(r1={"level 01": [1, 2], "level 05": [1, 2]})
 
 
+@pytest.mark.attack(
+    by="a silo",
+    does="names kinds of tasks without end, or by hostile text",
+    result="the report or update is malformed; metrics have at most 12 kinds per environment",
+)
 @pytest.mark.parametrize(
     "groups",
     [

@@ -312,6 +312,11 @@ HOSTILE = (
 )
 
 
+@pytest.mark.attack(
+    by="a Pod, a world or an endpoint",
+    does="writes markup into episodes, spec or status",
+    result="stays text in the report",
+)
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text[:12]))
 def test_hostile_episodes_stay_text(text: str) -> None:
     given = report_sample.federation(2, 1)
@@ -340,6 +345,11 @@ def test_no_text_can_leave_its_element(texts: list[str], task: str) -> None:
     assert_harmless(page)
 
 
+@pytest.mark.attack(
+    by="a Pod, a world or an endpoint",
+    does="writes markup into episodes, spec or status",
+    result="stays text in the report",
+)
 def test_hostile_spec_and_status_stay_text() -> None:
     nasty = HOSTILE[0] + HOSTILE[1]
     options = [{"name": "maze", "world": "maze", "options": {nasty: nasty}}]

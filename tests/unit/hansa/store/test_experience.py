@@ -37,6 +37,11 @@ def test_whatever_goes_in_comes_out_whole_and_in_part(data: bytes, start: int, l
     assert silo.get_range(SHARD, start, length) == data[start : start + length]
 
 
+@pytest.mark.attack(
+    by="a writer of the bucket",
+    does="changes, exchanges or plants sealed experience, also with the public half of its key",
+    result="the silo refuses it by name",
+)
 @given(data=st.binary(max_size=300), at=st.integers(0), change=st.integers(1, 255))
 def test_no_byte_of_it_can_be_changed_unseen(data: bytes, at: int, change: int) -> None:
     store = MemoryStore()
@@ -70,6 +75,11 @@ def test_everything_of_the_silo_is_sealed_and_nothing_else_is() -> None:
     assert {key for key, data in store.objects.items() if TURN in data} == {*others}
 
 
+@pytest.mark.attack(
+    by="a writer of the bucket",
+    does="changes, exchanges or plants sealed experience, also with the public half of its key",
+    result="the silo refuses it by name",
+)
 def test_an_object_under_anothers_name_is_refused() -> None:
     store = MemoryStore()
     over(store, NEW).put_if_absent(SHARD, TURN)
@@ -78,6 +88,11 @@ def test_an_object_under_anothers_name_is_refused() -> None:
         over(store, NEW).get(LATER)
 
 
+@pytest.mark.attack(
+    by="a writer of the bucket",
+    does="changes, exchanges or plants sealed experience, also with the public half of its key",
+    result="the silo refuses it by name",
+)
 def test_what_is_not_sealed_is_not_believed() -> None:
     store = MemoryStore()
     store.objects[SHARD] = b"what the bucket's owner would have the silo learn" * 2
@@ -85,6 +100,11 @@ def test_what_is_not_sealed_is_not_believed() -> None:
         over(store, NEW).get(SHARD)
 
 
+@pytest.mark.attack(
+    by="a writer of the bucket",
+    does="changes, exchanges or plants sealed experience, also with the public half of its key",
+    result="the silo refuses it by name",
+)
 def test_who_knows_the_public_half_alone_plants_nothing() -> None:
     store = MemoryStore()
     store.objects[SHARD] = sealing.seal(NEW.public, SHARD, TURN)

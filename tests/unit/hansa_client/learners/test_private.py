@@ -66,6 +66,14 @@ def train(base: Base, lesson: TrainingSet) -> bytes:
     return adapter.encode(learn(base, lesson, lambda done, total: None).tensors)
 
 
+@pytest.mark.attack(
+    by="a reader of the bucket",
+    does=(
+        "learns from all updates, evaluations and logs whether a silo had a certain task, under "
+        "`spec.privacy`"
+    ),
+    result="at most (ε, δ): a task moves a step's sum by at most the clip, and noise covers it",
+)
 @settings(max_examples=200, deadline=None)
 @given(
     gradients=st.lists(

@@ -40,6 +40,11 @@ def test_a_folder_that_is_no_model_says_what_is_missing(
     assert error.value.message.startswith(f"spec.model.source: got path:{folder}, which {message}")
 
 
+@pytest.mark.attack(
+    by="the author of a Federation",
+    does="names a base model with code of its own (`auto_map`)",
+    result="refused; no prompt offers to run it",
+)
 @pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
 def test_a_model_with_code_of_its_own_is_refused_and_nobody_is_asked(
     random_model: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch

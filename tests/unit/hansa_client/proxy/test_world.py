@@ -233,6 +233,11 @@ def test_options_that_do_not_fit_are_refused(options: dict[str, Any], why: str) 
         make("proxy", options)
 
 
+@pytest.mark.attack(
+    by="the author of a Federation",
+    does="names a command that the owner has not allowed as an option of `proxy`, also in `mixed`",
+    result="refused before anything is started",
+)
 def test_a_manifest_runs_only_what_the_owner_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     for command in (["sh", "-c", "true"], [sys.executable, "-c", "1"], HARNESS[:1], ["-"]):
         with pytest.raises(OptionError, match=r"expected one that begins with a command in HANSA_"):

@@ -273,6 +273,14 @@ OWN = (
 )
 
 
+@pytest.mark.attack(
+    by="a caller of hansa serve",
+    does=(
+        "shows its owner a page whose name means this machine (DNS rebinding), or one of "
+        "another site"
+    ),
+    result="403 on every path: without a key the server answers to its own address alone",
+)
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("headers", FOREIGN)
 def test_a_page_of_another_site_gets_nothing_where_there_is_no_key(
@@ -298,6 +306,11 @@ def test_with_a_key_any_name_is_taken(server: ChatServer) -> None:
     assert exchange(server, request)[0] == 200
 
 
+@pytest.mark.attack(
+    by="a caller of hansa serve",
+    does="sends long headers over many connections, or keeps connections idle",
+    result="refused at 32 KiB; idle connections are closed while few are left",
+)
 @pytest.mark.parametrize("many", [1, 60], ids=["one long header", "many headers"])
 def test_long_headers_are_refused_before_they_are_kept(server: ChatServer, many: int) -> None:
     head = b"".join(b"X-%d: %s\r\n" % (at, b"x" * (60_000 // many)) for at in range(many))
@@ -306,6 +319,11 @@ def test_long_headers_are_refused_before_they_are_kept(server: ChatServer, many:
     assert "expected fewer" in sentence(body)
 
 
+@pytest.mark.attack(
+    by="a caller of hansa serve",
+    does="sends long headers over many connections, or keeps connections idle",
+    result="refused at 32 KiB; idle connections are closed while few are left",
+)
 def test_idle_connections_give_way_while_few_are_left(
     server: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -318,6 +336,11 @@ def test_idle_connections_give_way_while_few_are_left(
         assert time.monotonic() - began < 5
 
 
+@pytest.mark.attack(
+    by="a caller of hansa serve",
+    does="sends a chat that takes long to read, or asks for logprobs that fill the memory",
+    result="refused before it is tokenized or answered",
+)
 def test_a_chat_that_cannot_fit_is_refused_before_its_tokens_are_counted(
     server: ChatServer,
 ) -> None:
@@ -328,6 +351,11 @@ def test_a_chat_that_cannot_fit_is_refused_before_its_tokens_are_counted(
     assert "expected at most" in sentence(answer) and "characters" in sentence(answer)
 
 
+@pytest.mark.attack(
+    by="a caller of hansa serve",
+    does="sends a chat that takes long to read, or asks for logprobs that fill the memory",
+    result="refused before it is tokenized or answered",
+)
 def test_logprobs_of_many_answers_are_bounded_together(server: ChatServer) -> None:
     asked = {"model": "a", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 2000}
     body = {**asked, "n": 128, "logprobs": True, "top_logprobs": 20}

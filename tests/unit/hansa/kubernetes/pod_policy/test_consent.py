@@ -3,6 +3,8 @@
 import json
 import shlex
 
+import pytest
+
 from hansa.api.spec import Metadata
 from hansa.kubernetes.pod_policy import consent
 from tests.support.builders import make_federation
@@ -61,6 +63,11 @@ def test_a_namespace_that_the_manifest_names_is_named_even_if_it_is_default() ->
     assert consent.list_commands([unnamed])[0].startswith("kubectl patch secret all ")
 
 
+@pytest.mark.attack(
+    by="the author of a Federation",
+    does="names a Secret such that the printed command would run another one",
+    result="the names are quoted",
+)
 def test_a_line_can_be_pasted_whatever_the_names_are() -> None:
     line = consent.format_command("ns", "x'; touch /tmp/owned; '", ["hansa.fed.maze"])
     words = shlex.split(line)
