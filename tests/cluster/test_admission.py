@@ -79,6 +79,13 @@ def refused(guarded: Cluster) -> dict[str, str]:
     )
 
 
+@pytest.mark.attack(
+    by="a thief of the operator's token",
+    does=(
+        "makes a Job with a token, a host path, privileges or root, under `admissionPolicy.enabled`"
+    ),
+    result="the API server refuses it",
+)
 @pytest.mark.parametrize("name", NEVER)
 def test_a_job_that_the_operator_must_never_make_is_refused(
     refused: dict[str, str], name: str

@@ -100,6 +100,11 @@ def places(hansa: Hansa, metadata: None) -> Iterator[Places]:
     own.kubectl("delete", "pod", JOB, PLAIN, SERVER, OTHER, "--now")
 
 
+@pytest.mark.attack(
+    by="a Pod, a world or an endpoint",
+    does="reaches for the API server or a cloud's metadata service from a Job's Pod",
+    result="no connection",
+)
 def test_a_jobs_pod_reaches_neither_the_api_server_nor_a_metadata_service(
     hansa: Hansa, places: Places
 ) -> None:
@@ -108,6 +113,11 @@ def test_a_jobs_pod_reaches_neither_the_api_server_nor_a_metadata_service(
         assert not reaches(hansa.cluster, JOB, url), url
 
 
+@pytest.mark.attack(
+    by="a Pod, a world or an endpoint",
+    does="connects to a Job's Pod",
+    result="no connection",
+)
 def test_nobody_reaches_a_jobs_pod(hansa: Hansa, places: Places) -> None:
     assert reaches(hansa.cluster, PLAIN, places.other), "Pods are within reach"
     for pod in (PLAIN, JOB):

@@ -59,10 +59,20 @@ def _named(resource: str, group: str) -> str:
     return f"{name}{'.' + group if group else ''}{'/' + sub if sub else ''}"
 
 
+@pytest.mark.attack(
+    by="a thief of the operator's token",
+    does="uses a right that the operator does not need",
+    result="there is none: the rights granted are those that it uses",
+)
 def test_its_roles_say_exactly_this(hansa: Hansa) -> None:
     assert granted(hansa) == GRANTED
 
 
+@pytest.mark.attack(
+    by="a thief of the operator's token",
+    does="reads Secrets, or makes other objects than Jobs and Events",
+    result="denied",
+)
 def test_it_can_read_no_secret_and_make_nothing_but_jobs_and_events(hansa: Hansa) -> None:
     output = hansa.cluster.kubectl("auth", "can-i", "--list", f"--as={OPERATOR}").stdout
     assert "secrets" not in output
@@ -76,12 +86,24 @@ def test_it_can_read_no_secret_and_make_nothing_but_jobs_and_events(hansa: Hansa
     assert {m for m in makes if not m.startswith("selfsubject")} == allowed
 
 
+@pytest.mark.attack(
+    by="a thief of the operator's token",
+    does=(
+        "makes a Job with a token, a host path, privileges or root, under `admissionPolicy.enabled`"
+    ),
+    result="the API server refuses it",
+)
 def test_the_api_server_refuses_its_jobs_that_are_not_hardened(hansa: Hansa) -> None:
     """The rules are tried in test_admission.py; here they bind an operator that works."""
     jobs = {"hardened": MADE["gpu-client"], "privileged": changed(privileged)}
     assert set(refusals(hansa.cluster, jobs, OPERATOR)) == {"privileged"}
 
 
+@pytest.mark.attack(
+    by="a thief of the operator's token",
+    does="uses a right that the operator does not need",
+    result="there is none: the rights granted are those that it uses",
+)
 def test_every_right_is_used_and_none_beside(hansa: Hansa) -> None:
     """A clash, a missing volume, a suspension and a member bring forth the rarer requests."""
     name = "other"

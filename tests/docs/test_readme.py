@@ -155,9 +155,31 @@ def test_every_relative_link_of_the_documents_leads_somewhere():
             assert (document.parent / target).exists(), f"{document.name} links to {target}"
 
 
+def slug(heading: str) -> str:
+    """The name by which Markdown links to a heading, as GitHub gives it."""
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+    return re.sub(r"[^\w -]", "", text.lower()).replace(" ", "-")
+
+
+def anchors(page: Path) -> set[str]:
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    return {slug(heading) for heading in re.findall(r"^#+ (.+?) *$", text, flags=re.MULTILINE)}
+
+
+def test_every_link_to_a_section_leads_to_its_heading():
+    folders = (".", "docs", "bench", "charts/*", "examples/*", "plugins/*")
+    for folder in folders:
+        for page in ROOT.glob(f"{folder}/*.md"):
+            for target, section in re.findall(
+                r"\]\((?!https?://)([^)#\s]*)#([^)\s]+)\)", page.read_text()
+            ):
+                file = page.parent / target if target else page
+                assert section in anchors(file), f"{page.name} links to {target}#{section}"
+
+
 def test_every_test_that_a_page_names_is_there():
-    """Pages on security and silos elsewhere name the test that shows each promise."""
-    for document in (ROOT / "docs").glob("*.md"):
+    """Guides name the test that shows a promise; attacks.md is made from the tests themselves."""
+    for document in [*(ROOT / "docs").glob("*.md"), *(ROOT / "charts").glob("*/README.md")]:
         named = re.findall(r"(tests/[\w/]+\.py)(?:::(\w+))?", document.read_text())
         for path, test in named:
             assert (ROOT / path).is_file(), f"{document.name} names {path}"

@@ -144,6 +144,11 @@ def test_the_dry_run_shows_exactly_what_leaves_and_sends_nothing(
     }
 
 
+@pytest.mark.attack(
+    by="a reader of what is published",
+    does="reads what `hansa push` sent, for text of episodes",
+    result="finds none",
+)
 def test_the_card_tells_the_truth_and_nothing_of_an_episode(
     run: Path, server: Hub, hansa: Type, tmp_path: Path
 ) -> None:
@@ -222,6 +227,11 @@ def test_a_killed_push_is_repeated_and_ends_with_one_commit(
     assert sum(path.startswith("/upload/") for _, path in server.log) == 1
 
 
+@pytest.mark.attack(
+    by="a reader of what is published",
+    does="waits for episodes by `hansa push --trajectories`",
+    result="they leave only when somebody has seen ten and says yes",
+)
 def test_episodes_leave_only_when_somebody_has_seen_ten_and_says_yes(
     run: Path, server: Hub, hansa: Type, tmp_path: Path
 ) -> None:

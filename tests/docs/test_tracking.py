@@ -90,6 +90,11 @@ def test_silos_are_children_with_their_settings_and_the_run_has_ended(
     ]
 
 
+@pytest.mark.attack(
+    by="a reader of what is published",
+    does="reads what `hansa export` sent, for text of episodes",
+    result="finds none",
+)
 def test_the_page_can_be_typed_and_nothing_is_there_twice_or_says_what_an_episode_says(
     server: Server, followed: Path, tmp_path: Path
 ) -> None:

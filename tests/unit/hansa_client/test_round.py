@@ -315,6 +315,11 @@ def test_a_round_that_is_not_to_be_evaluated_is_not(assign: Assign) -> None:
     assert MEASURED not in store.objects
 
 
+@pytest.mark.attack(
+    by="a reader of the bucket",
+    does="looks for a silo's trajectories, where it has an `experienceStorage`",
+    result="finds none: they are in the silo's own store alone",
+)
 def test_experience_goes_to_the_private_store_alone(assign: Assign) -> None:
     exchange, private = MemoryStore(), MemoryStore()
     assignment = assign(experience_storage={"bucket": "secret", "prefix": "mine"}, evaluate=False)

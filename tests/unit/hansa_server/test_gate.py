@@ -47,6 +47,11 @@ def without_last_module() -> lora.Tensors:
     return {name: array for name, array in tensors(1).items() if last not in name}
 
 
+@pytest.mark.attack(
+    by="a silo",
+    does="sends an adapter with a wrong shape, layer, type, length or value",
+    result="refused by its reason",
+)
 @pytest.mark.parametrize(
     "data, reason",
     [
@@ -144,6 +149,11 @@ def test_a_manifest_that_is_not_there_is_missing():
     assert refusal_of_maze(round_) == "manifest-missing"
 
 
+@pytest.mark.attack(
+    by="a writer of the bucket",
+    does="replaces a manifest after the members were frozen",
+    result="refused (`manifest-hash`)",
+)
 def test_a_manifest_that_was_replaced_after_the_freeze_is_refused():
     round_ = full_round()
     round_.store.objects[round_.key("maze", bucket_keys.MANIFEST)] += b" "

@@ -86,6 +86,11 @@ def test_a_turn_that_is_asked_for_again_is_the_same_turn(play: Run) -> None:
     assert 2 * len(set(bodies)) == len(bodies)
 
 
+@pytest.mark.attack(
+    by="a Pod, a world or an endpoint",
+    does="fails in a turn of an endpoint, with text of the episode in its answer",
+    result="the episode is dropped and counted; no text of it is shown",
+)
 @pytest.mark.parametrize(
     "trouble, said",
     [

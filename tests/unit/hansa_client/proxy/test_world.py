@@ -191,6 +191,11 @@ def test_nothing_of_a_harness_is_left_when_its_client_is_killed(tmp_path: Path) 
     until(lambda: not Path(folder).exists(), "its folder to go")
 
 
+@pytest.mark.attack(
+    by="a Pod, a world or an endpoint",
+    does="looks for credentials in the environment of a harness of world `proxy`",
+    result="there are none",
+)
 def test_a_harness_has_no_credentials_and_knows_its_seed_and_task() -> None:
     with world("environ") as proxy:
         proxy.seed = 41

@@ -197,6 +197,11 @@ def test_a_round_goes_on_and_counts_what_it_dropped(
     assert SECRET not in said
 
 
+@pytest.mark.attack(
+    by="a Pod, a world or an endpoint",
+    does="raises errors that quote the episode",
+    result="the Job fails by exception, file and line, without the quote",
+)
 def test_too_many_fail_the_job_without_a_word_of_the_episode(
     assign: Assign, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -279,7 +279,10 @@ OWN = (
         "shows its owner a page whose name means this machine (DNS rebinding), or one of "
         "another site"
     ),
-    result="403 on every path: without a key the server answers to its own address alone",
+    result=(
+        "403 on every path: without a key `Host` must be an address, `localhost` or the name it "
+        "listens on"
+    ),
 )
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("headers", FOREIGN)
