@@ -20,7 +20,7 @@ def test_third(): ...
 """
 
 
-def tests_of(folder: Path, text: str = TEST) -> Path:
+def write_tests(folder: Path, text: str = TEST) -> Path:
     (folder / "tests").mkdir()
     (folder / "tests/test_gate.py").write_text(text)
     return folder
@@ -32,12 +32,15 @@ def test_the_page_is_what_the_markers_say(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_every_test_of_an_attack_has_its_marker() -> None:
-    silent = [test for test, found in attacks.read_tests(ROOT, "tests/attack") if not found]
+    files = sorted((ROOT / "tests/attack").rglob("test_*.py"))
+    tests = [each for file in files for each in attacks.read_tests(file, ROOT)]
+    silent = [test for test, found in tests if not found]
+    assert len(tests) > 15
     assert silent == []
 
 
 def test_tests_with_the_same_words_share_a_row(tmp_path: Path) -> None:
-    page = attacks.render_page(attacks.read_attacks(tests_of(tmp_path)))
+    page = attacks.render_page(attacks.read_attacks(write_tests(tmp_path)))
     both = "`tests/test_gate.py::TestGate::test_first`, `tests/test_gate.py::test_second`"
     # in one line, with the bar of the cell and the mark of a tag escaped
     separate = page.count("| sends `a\\|b` and \\<b> | refused |")
@@ -57,7 +60,7 @@ def test_tests_with_the_same_words_share_a_row(tmp_path: Path) -> None:
 def test_a_malformed_marker_is_refused(tmp_path: Path, marker: str, expected: str) -> None:
     text = f"@pytest.mark.attack({marker})\ndef test_it(): ...\n"
     with pytest.raises(ValueError, match=f"tests/test_gate.py::test_it: .*{expected}"):
-        attacks.read_attacks(tests_of(tmp_path, text))
+        attacks.read_attacks(write_tests(tmp_path, text))
 
 
 def test_a_stale_page_is_named_and_written(
