@@ -20,7 +20,7 @@ from hansa.compare import statistics, table, text
 from hansa.compare.results import RunResult
 from hansa.compare.statistics import Sample
 from hansa.core.stats import Interval
-from tools.pages import comparisons, evolve_tables, kept, privacy_tables
+from tools.pages import comparisons, evolve_tables, kept, privacy_tables, private_silo
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = DOCS / "results.md", DOCS / "demo.md", DOCS / "privacy.md"
@@ -156,6 +156,7 @@ def filled(template: str, folder: Path = kept.RESULTS) -> str:
         results=Figures,
         privacy=partial(privacy_tables.read, folder=folder),
         evolve=partial(evolve_tables.read, folder=folder),
+        private_silo=private_silo.render_table,
     )
 
 

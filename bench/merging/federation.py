@@ -21,7 +21,7 @@ from moments import Moments
 
 from hansa.adapter import lora as adapter
 from hansa.adapter.lora import Tensors
-from hansa.api import bucket_keys, privacy_ledger
+from hansa.api import bucket_keys
 from hansa.api.assignment import Assignment
 from hansa.api.bucket_documents import StartAdapter, sha256
 from hansa.api.spec import S3, Environment, FederationSpec
@@ -221,9 +221,8 @@ class Play:
         """
         if silo.ledger:
             assignment = silo.assignment
-            name = privacy_ledger.release_name("training", assignment.round)
-            prefix = assignment.private_storage.prefix
-            place = bucket_keys.privacy_secret(prefix, assignment.environment, name)
+            name = silo.ledger.make_entry("training", assignment.round).name
+            place = bucket_keys.privacy_secret(assignment.environment, name)
             words = f"{assignment.seed}/{assignment.environment}/{assignment.round}"
             silo.private.put_if_absent(place, hashlib.sha256(words.encode()).digest())
         return client.choose(silo, agent, shards)

@@ -60,7 +60,7 @@ def open_ledger(store: ObjectStore, assignment: Assignment) -> Ledger | None:
     Before anything is loaded, played or sent.
     """
     privacy = assignment.settings.privacy
-    key = _budget_key(assignment)
+    key = bucket_keys.privacy_budget(assignment.environment)
     data = get_if_present(store, key)
     own = parse(Budget, key, data) if data is not None else None
     if privacy is None:
@@ -75,6 +75,11 @@ def open_ledger(store: ObjectStore, assignment: Assignment) -> Ledger | None:
             "experienceStorage: got nothing, expected a private store, since spec.privacy keeps "
             "trajectories and keys there"
         )
+    if assignment.alone_rounds:
+        raise PermanentError(
+            f"aloneRounds: got {assignment.alone_rounds}, expected 0 with privacy: each figure is "
+            "paid for"
+        )
     try:
         check_fits(privacy, assignment.settings, assignment.adapter)
     except ValueError as error:
@@ -88,7 +93,7 @@ def open_ledger(store: ObjectStore, assignment: Assignment) -> Ledger | None:
 
 
 class Ledger:
-    """What one silo has spent of its privacy budget, and what is left."""
+    """What one silo has spent of its privacy budgets, and what is left."""
 
     def __init__(
         self, store: ObjectStore, assignment: Assignment, privacy: Privacy, own: Budget | None
@@ -96,25 +101,33 @@ class Ledger:
         self._store = store
         self._assignment = assignment
         self._privacy = privacy
-        self._place = (assignment.private_storage.prefix, assignment.environment)
-        self._most, self._delta = privacy_ledger.tighter_bound(privacy, own)
+        self._own = own
+        self._delta = min(privacy.delta, own.delta) if own else privacy.delta
 
     def check_budget(self, *, trains: bool, evaluates: bool) -> None:
-        """Raise BudgetSpent when the releases of this Job would exceed the budget."""
-        new = [self._make_entry("training", self._assignment.round)] if trains else []
+        """Raise BudgetSpent when the releases of this Job would exceed the budget.
+
+        The spec's budget is for this run, and the owner's for all runs of the silo.
+        """
+        new = [self.make_entry("training", self._assignment.round)] if trains else []
         if evaluates:
-            new.append(self._make_entry("evaluation", self._assignment.start.round))
-        paid = {entry.name: entry for entry in self.read_entries()}
-        after = self._compute_epsilon(
-            [*paid.values(), *(each for each in new if each.name not in paid)]
-        )
-        if after > self._most and any(each.name not in paid for each in new):
-            raise BudgetSpent(
-                f"spec.privacy.epsilon: got {self._most:g} as this silo's budget, and round "
-                f"{self._assignment.round} would make it {after:.4g} at a delta of "
-                f"{self._delta:g}: nothing was sent, and the silo is left out",
-                hint="what was given away stays given away; a larger budget is the owner's choice",
-            )
+            new.append(self.make_entry("evaluation", self._assignment.start.round))
+        paid = self._read_all()
+        names = {entry.name for entry in paid}
+        if not (unpaid := [entry for entry in new if entry.name not in names]):
+            return
+        budgets = [(self._own.epsilon, [*paid, *unpaid])] if self._own else []
+        budgets.append((self._privacy.epsilon, [*self._select_own_run(paid), *unpaid]))
+        for most, entries in budgets:
+            after = privacy_ledger.epsilon(entries, self._delta)
+            if after > most:
+                raise BudgetSpent(
+                    f"spec.privacy.epsilon: got {most:g} as this silo's budget, and round "
+                    f"{self._assignment.round} would make it {after:.4g} at a delta of "
+                    f"{self._delta:g}: nothing was sent, and the silo is left out",
+                    hint="what was given away stays given away; a larger budget is the owner's "
+                    "choice",
+                )
 
     def pay(self, purpose: Purpose, round_: int, *data: str) -> tuple[Stream, LedgerEntry]:
         """Write a release into the ledger, its key first; its random numbers, and the entry.
@@ -122,18 +135,17 @@ class Ledger:
         From here on it counts, whether anything leaves the silo or not. `data` are digests of what
         is released: other data get other random numbers.
         """
-        name = privacy_ledger.release_name(purpose, round_)
-        key = bucket_keys.privacy_secret(*self._place, name)
+        own = self.make_entry(purpose, round_)
+        key = bucket_keys.privacy_secret(own.environment, own.name)
         secret = put_once(self._store, key, os.urandom(SECRET_BYTES))
         if len(secret) != SECRET_BYTES:
             raise Corrupt(f"{key}: got {len(secret)} bytes, expected {SECRET_BYTES}")
-        own = self._make_entry(purpose, round_)
-        before = [entry for entry in self.read_entries() if entry.name != name]
+        before = [entry for entry in self.read_entries() if entry.name != own.name]
         spent = privacy_ledger.epsilon(
-            [*(e for e in before if e.purpose == purpose), own], self._delta, joint=False
+            [*(e for e in before if e.purpose == purpose), own], self._delta
         )
         own = own.model_copy(update={"epsilon": spent})
-        place = bucket_keys.privacy_entry(*self._place, name)
+        place = bucket_keys.privacy_entry(own.environment, own.name)
         stored = parse(LedgerEntry, place, put_once(self._store, place, canonical(own.to_json())))
         if purpose == "training" and stored.costs != own.costs:
             raise PermanentError(f"{place}: got an entry of other settings than this round's")
@@ -146,11 +158,20 @@ class Ledger:
         return NoisyCounts(stream, paid.noise_multiplier, samples)
 
     def read_entries(self) -> list[LedgerEntry]:
-        """All releases so far, all of the same unit."""
-        budget = _budget_key(self._assignment)
+        """All releases of this run so far."""
+        return self._select_own_run(self._read_all())
+
+    def _select_own_run(self, entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
+        prefix = self._assignment.private_storage.prefix
+        return [entry for entry in entries if entry.prefix == prefix]
+
+    def _read_all(self) -> list[LedgerEntry]:
+        """All releases of the silo so far, all of the same unit."""
+        name = self._assignment.environment
+        budget = bucket_keys.privacy_budget(name)
         names = [
             key
-            for key in self._store.list(bucket_keys.privacy_root(*self._place))
+            for key in self._store.list(bucket_keys.privacy_root(name))
             if key.endswith(".json") and key != budget
         ]
         entries = [parse(LedgerEntry, key, self._store.get(key)) for key in names]
@@ -165,14 +186,14 @@ class Ledger:
     @property
     def epsilon(self) -> float:
         """The privacy that one unit has lost so far."""
-        return self._compute_epsilon(self.read_entries())
+        return privacy_ledger.epsilon(self.read_entries(), self._delta)
 
     def make_statement(self) -> PrivacyStatement:
         """The privacy statement in the manifest of this round's update."""
-        own, entries = self._make_entry("training", self._assignment.round), self.read_entries()
+        own, entries = self.make_entry("training", self._assignment.round), self.read_entries()
         return PrivacyStatement(
             unit=own.unit,
-            epsilon=self._compute_epsilon(entries),
+            epsilon=privacy_ledger.epsilon(entries, self._delta),
             delta=self._delta,
             noise_multiplier=own.noise_multiplier,
             clip_norm=self._privacy.clip_norm,
@@ -181,11 +202,7 @@ class Ledger:
             rounds=sum(entry.purpose == "training" for entry in entries),
         )
 
-    def _compute_epsilon(self, entries: Sequence[LedgerEntry]) -> float:
-        joint = self._assignment.demonstrations_from is not None
-        return privacy_ledger.epsilon(entries, self._delta, joint=joint)
-
-    def _make_entry(self, purpose: Purpose, round_: int) -> LedgerEntry:
+    def make_entry(self, purpose: Purpose, round_: int) -> LedgerEntry:
         """A release with this round's settings; its epsilon is not known yet."""
         assignment, privacy = self._assignment, self._privacy
         is_training = purpose == "training"
@@ -193,7 +210,9 @@ class Ledger:
             raise PermanentError("settings.privacy.noiseMultiplier: got nothing, expected a number")
         inputs = assignment.inputs() if is_training else assignment.evaluation_inputs()
         return LedgerEntry(
+            prefix=assignment.private_storage.prefix,
             environment=assignment.environment,
+            joint=assignment.demonstrations_from is not None,
             purpose=purpose,
             round=round_,
             fingerprint=fingerprint({**inputs, "adapter_sha256": assignment.start.sha256}),
@@ -228,10 +247,6 @@ class NoisyCounts:
         drawn = float(self.stream.draw_normals(question, 1)[0])
         shown = round(successes + self.noise * self.samples * drawn)
         return Figures(episodes=planned, successes=min(max(shown, 0), planned))
-
-
-def _budget_key(assignment: Assignment) -> str:
-    return bucket_keys.privacy_budget(assignment.private_storage.prefix, assignment.environment)
 
 
 def compute_divisor(privacy: Privacy, assignment: Assignment) -> float:

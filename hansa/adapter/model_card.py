@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from hansa.adapter.chat_templates import guard_template
 from hansa.adapter.lora import BaseName, base_name
 from hansa.api.status import Federation
 from hansa.core.files import replace_file
@@ -272,7 +273,8 @@ def _render_dialogue(tokens: TokenizerPrompts) -> str | None:
         from jinja2.sandbox import ImmutableSandboxedEnvironment
 
         rules = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-        template = rules.from_string(tokens.template)
-        return template.render(messages=messages, add_generation_prompt=True, **tokens.specials)
-    except Exception:  # no jinja2 here, or a template that wants more than turns
+        with guard_template(tokens.template):
+            template = rules.from_string(tokens.template)
+            return template.render(messages=messages, add_generation_prompt=True, **tokens.specials)
+    except Exception:  # no jinja2 here, or a template that wants more than turns or time
         return None

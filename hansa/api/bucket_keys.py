@@ -199,21 +199,24 @@ def optimizer_state(private_prefix: str, environment: str, round_: int) -> str:
     return f"{experience_root(private_prefix, environment)}optimizer/{round_:05d}.safetensors"
 
 
-def privacy_root(private_prefix: str, environment: str) -> str:
-    """Keys of the noise and the ledger of what was given away; nobody else may read below it."""
-    return f"{experience_root(private_prefix, environment)}privacy/"
+def privacy_root(environment: str) -> str:
+    """Keys of the noise and the ledger of what was given away; nobody else may read below it.
+
+    It is below no prefix: a silo has one ledger, whatever prefix a run uses in its private store.
+    """
+    return f"hansa-privacy/{environment}/"
 
 
-def privacy_budget(private_prefix: str, environment: str) -> str:
-    """What the silo's owner allows, which counts beside the spec's budget."""
-    return f"{privacy_root(private_prefix, environment)}budget.json"
+def privacy_budget(environment: str) -> str:
+    """What the silo's owner allows in all runs, which counts beside the spec's budget."""
+    return f"{privacy_root(environment)}budget.json"
 
 
-def privacy_entry(private_prefix: str, environment: str, release: str) -> str:
+def privacy_entry(environment: str, release: str) -> str:
     """The ledger's entry for one release, as a round's training or an adapter's evaluation."""
-    return f"{privacy_root(private_prefix, environment)}{release}.json"
+    return f"{privacy_root(environment)}{release}.json"
 
 
-def privacy_secret(private_prefix: str, environment: str, release: str) -> str:
+def privacy_secret(environment: str, release: str) -> str:
     """The key that one release's random numbers are drawn from; written once."""
-    return f"{privacy_root(private_prefix, environment)}{release}.key"
+    return f"{privacy_root(environment)}{release}.key"

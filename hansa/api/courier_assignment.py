@@ -59,6 +59,8 @@ class CourierAssignment(Model):
     """Name of the federation."""
     run: Sha256
     """The run whose letters count."""
+    instance: str = ""
+    """Random id of the coordinator's object, which its orders name."""
     storage: S3
     """The bucket."""
     public_keys: PublicKeys

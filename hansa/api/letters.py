@@ -119,7 +119,15 @@ class Letter(Model):
         return self.place_at(0, "") == other.place_at(0, "")
 
 
-class Work(Letter):
+class OrderLetter(Letter):
+    """What every letter of the coordinator has."""
+
+    instance: Annotated[str, Field(max_length=64)] = ""
+    """Random id of the coordinator's object. Where a bucket was emptied and a run begun anew, the
+    same orders have other digests, so old answers are answers to other orders."""
+
+
+class Work(OrderLetter):
     """An order to play a round, or to evaluate an adapter."""
 
     kind: Literal["work"] = "work"
@@ -155,7 +163,7 @@ def strip_silo_fields(assignment: Assignment) -> Assignment:
     return ownership.clear_fields(assignment, SILO_FIELDS).model_copy(update=shared)
 
 
-class Rest(Letter):
+class Rest(OrderLetter):
     """There is nothing to do; a later order may say otherwise."""
 
     kind: Literal["rest"] = "rest"

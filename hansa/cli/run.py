@@ -111,8 +111,8 @@ def _is_disk_full(folder: "RunDir", error: Exception) -> bool:
 def _say_outcome(ended: "Federation", folder: "RunDir") -> int:
     from hansa.cli.views.federation import format_joined
     from hansa.core.text import count
-    from hansa.local.display import compute_mean
     from hansa.local.rundir import explain_phase, suggest_fix
+    from hansa.report.run_facts import build_scores, describe_success
 
     status = ended.status
     if status.phase == "Suspended":
@@ -122,11 +122,9 @@ def _say_outcome(ended: "Federation", folder: "RunDir") -> int:
         say(f"error: {explain_phase(ended)}")
         say(f"\nhint: {suggest_fix(folder)}")
         return int(Exit.CRASHED)
-    evaluated = [entry for entry in status.history if entry.success]
-    if evaluated:
-        first, last = compute_mean(evaluated[0].success), compute_mean(evaluated[-1].success)
-        rounds = count(status.completed, "round")
-        say(f"success on held-out tasks: {first:.1%} -> {last:.1%} ({rounds})")
+    if evaluated := [entry for entry in status.history if entry.success]:
+        first, last = (build_scores(entry, ended.spec) for entry in (evaluated[0], evaluated[-1]))
+        say(describe_success(first, last, count(status.completed, "round"), ended.spec))
     for line in status.environments:
         if line.serves and line.personal:
             say(f"{line.name} serves {line.serves}: {float(line.personal):.1%}")

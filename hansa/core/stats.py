@@ -39,6 +39,14 @@ def rate_interval(rate: float, effective: float) -> Interval:
     return Interval(max(0.0, min(rate, centre - half)), rate, min(1.0, max(rate, centre + half)))
 
 
+def add_noise(figure: Interval, deviation: float) -> Interval:
+    """The same figure where noise of that standard deviation was added to it."""
+    below = math.hypot(figure.value - figure.low, Z95 * deviation)
+    above = math.hypot(figure.high - figure.value, Z95 * deviation)
+    value = figure.value
+    return Interval(max(0.0, value - below), value, min(1.0, value + above))
+
+
 def clustered_interval(tasks: Mapping[str, tuple[int, int]]) -> Interval:
     """The interval of a success rate whose episodes come from tasks: (successes, episodes) each.
 

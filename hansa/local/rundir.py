@@ -4,6 +4,7 @@ import fcntl
 import os
 import shutil
 import time
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -123,7 +124,8 @@ class RunDir:
         again: time in which nothing ran does not count.
         """
         if not self.object.exists():
-            return wanted
+            new = wanted.metadata.model_copy(update={"uid": str(uuid.uuid4())})
+            return wanted.model_copy(update={"metadata": new})
         old = self.load()
         if old.metadata.name != wanted.metadata.name:
             raise InputError(

@@ -7,6 +7,7 @@ is safe to repeat: letters have equal bytes, and a lost report is read again fro
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from hansa.api import letters
 from hansa.api.assignment import REPORT_LIMIT
@@ -108,15 +109,18 @@ def _post_all(task: CourierAssignment, store: ObjectStore, key: SigningKey) -> C
 def _build_letter(task: CourierAssignment, box: SiloMail) -> Work | Rest | None:
     if box.order is None:
         return None
+    common: dict[str, Any] = {
+        "run": task.run,
+        "instance": task.instance,
+        "environment": box.environment,
+    }
     if box.order.why:
-        why, name = box.order.why, box.environment
-        return Rest(run=task.run, environment=name, why=why, adapter=task.adapter, audit=task.audit)
+        return Rest(**common, why=box.order.why, adapter=task.adapter, audit=task.audit)
     if task.template is None or box.work is None:
         raise PermanentError("template: got nothing, expected what all orders have")
     own = {**dict(box.work), "environment": box.environment}
     return Work(
-        run=task.run,
-        environment=box.environment,
+        **common,
         assignment=task.template.model_copy(update=own),
         start_seconds=task.start_seconds,
         round_seconds=task.round_seconds,

@@ -253,6 +253,7 @@ def _build_task(draft: Draft, status: FederationStatus) -> CourierAssignment | N
     return CourierAssignment(
         federation=draft.federation.metadata.name,
         run=compute_run_id(spec.storage.s3, spec.identity()),
+        instance=draft.federation.metadata.uid,
         storage=spec.storage.s3,
         public_keys=spec.exchange.public_keys,
         poll_seconds=spec.exchange.poll_seconds,

@@ -18,6 +18,8 @@ from hansa.report.run_facts import (
     RoundInputs,
     Score,
     ShownEpisode,
+    build_scores,
+    compute_noise,
 )
 from hansa.store.base import ObjectStore
 
@@ -149,14 +151,7 @@ class _Collector:
         return manifest
 
     def _collect_scores(self, entry: HistoryEntry, *, is_last: bool) -> dict[str, Score]:
-        scores = {
-            name: Score(
-                ratio=ratio,
-                episodes=entry.episodes.get(name, 0),
-                effective=entry.effective.get(name),
-            )
-            for name, ratio in entry.success.items()
-        }
+        scores = build_scores(entry, self._federation.spec)
         if entry.round and not _has_made_adapter(entry):
             return scores
         if not is_last and entry.round % self._federation.spec.evaluation.every_rounds:
@@ -175,6 +170,7 @@ class _Collector:
             ratio=min(1.0, document.successes / document.episodes),
             episodes=document.episodes,
             effective=document.effective(),
+            noise=compute_noise(self._federation.spec, document.episodes),
         )
 
     def _read_evaluation(self, environment: str, round_: int) -> EvaluationDocument | None:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
-from hansa.core.stats import difference
 from hansa.report import (
     drift,
     episodes,
@@ -168,7 +167,8 @@ def _explain_contribution(data: ReportData, name: str) -> str:
     if not parts:
         return f"{name} sent no update."
     explored = sum(part.explored or 0 for part in parts)
-    is_barren = explored > 0 and not any(part.succeeded for part in parts)
+    known = [part.succeeded for part in parts if part.succeeded is not None]  # else withheld
+    is_barren = explored > 0 and bool(known) and not any(known)
     if _is_merged(data, name):
         episodes = f"None of the {pluralize(explored, 'episode')} that {name} explored succeeded"
         return f"{episodes}." if is_barren else ""
@@ -234,27 +234,23 @@ def _adapter_tile(data: ReportData) -> Html:
 
 
 def _headline(data: ReportData) -> Html:
-    base, last, best = data.base, data.last, data.best
+    base, last, best, both = data.base, data.last, data.best, data.comparison
+    ends = [("base", base, both.first), ("last", last, both.last)] if both else []
+    if not both:  # what was not measured in the same environments is not compared
+        name, entry = ("last", last) if last else ("base", base)
+        ends = [(name, entry, entry.success)] if entry and entry.success else []
     steps = [
-        _headline_figure(name, entry, entry.success.value)
-        for name, entry in (("base", base), ("last", last))
-        if entry is not None and entry.success
+        _headline_figure(name, entry, rate.value) for name, entry, rate in ends if entry is not None
     ]
     if not steps:
         steps = [tag("span", "not evaluated yet", class_="number quiet")]
     arrow = tag("span", "→", class_="arrow", aria_hidden="true")
-    asides: list[Child] = []
-    if base and last and base.success and last.success:
-        change = difference(last.success, base.success)
-        way = choose_direction(change)
-        asides.append(tag("b", f"{points(change.value)} points", class_=way))
-        asides.append(f"95\u202f%: {points(change.low)} to {points(change.high)}")
-        asides += ["no change is shown: that includes zero"] if way == "even" else []
     highest = (
         _headline_figure("best", best, best.success.value)
         if best and best.success and last
         else None
     )
+    asides = _describe_change(data)
     return tag(
         "div",
         _tile_name("Mean success on held-out tasks"),
@@ -263,6 +259,28 @@ def _headline(data: ReportData) -> Html:
         tag("p", highest, class_="aside") if highest else None,
         class_="headline",
     )
+
+
+def _describe_change(data: ReportData) -> list[Child]:
+    """The change from base to last with its limits, and of which environments it is."""
+    base, last, both = data.base, data.last, data.comparison
+    if not (base and last):
+        return []
+    if both is None:
+        return ["not compared with the base: no environment has evaluated both"]
+    change, way = both.change, choose_direction(both.change)
+    asides: list[Child] = [
+        tag("b", f"{points(change.value)} points", class_=way),
+        f"95\u202f%: {points(change.low)} to {points(change.high)}",
+    ]
+    asides += ["no change is shown: that includes zero"] if way == "even" else []
+    others = (base.scores.keys() | last.scores.keys()) - {*both.environments}
+    if others:
+        named = ", ".join(sorted(others))
+        asides.append(f"over {', '.join(both.environments)}: {named} has not evaluated both")
+    if data.federation.spec.privacy:
+        asides.append("figures have the noise of spec.privacy")
+    return asides
 
 
 def _headline_figure(name: str, entry: Round, value: float) -> Html:
@@ -285,11 +303,16 @@ def _footer(data: ReportData) -> Html:
 def collect_figures(data: ReportData) -> dict[str, Any]:
     """The page's figures for programs; entry i of each list belongs to entry i of `rounds`."""
     ends = (("base", data.base), ("last", data.last), ("best", data.best))
+    both = data.comparison
+    means = {"base": both.first, "last": both.last} if both else {}
     return {
         "federation": data.federation.metadata.name,
         "phase": data.federation.status.phase,
         "success": {
-            word: {"round": entry.number, "mean": _round_figure(entry.success.value)}
+            word: {
+                "round": entry.number,
+                "mean": _round_figure(means.get(word, entry.success).value),
+            }
             for word, entry in ends
             if entry is not None and entry.success
         },

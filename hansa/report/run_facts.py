@@ -1,12 +1,13 @@
 """What the page shows, as plain data: everything a renderer needs and nothing it must fetch."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from hansa.api.status import Federation
-from hansa.core.stats import Interval, mean, rate_interval
+from hansa.api.spec import FederationSpec
+from hansa.api.status import Federation, HistoryEntry
+from hansa.core.stats import Interval, add_noise, difference, mean, rate_interval
 from hansa.plan.policy import apart, guard
 
 
@@ -20,12 +21,74 @@ class Score:
     """Episodes behind it; 0 when their number is unknown."""
     effective: float | None = None
     """Independent episodes that they are worth; absent: each counts."""
+    noise: float = 0.0
+    """Standard deviation of the noise in the ratio, with `spec.privacy`."""
 
     @property
     def interval(self) -> Interval:
         """The ratio with its 95 % limits; as wide as can be when the episodes are unknown."""
         worth = self.episodes if self.effective is None else min(self.effective, self.episodes)
-        return rate_interval(self.ratio, worth)
+        return add_noise(rate_interval(self.ratio, worth), self.noise)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Mean success of two adapters, over the environments in which both were evaluated."""
+
+    environments: tuple[str, ...]
+    first: Interval
+    last: Interval
+
+    @property
+    def change(self) -> Interval:
+        """How much better the last one is."""
+        return difference(self.last, self.first)
+
+
+def compare_scores(first: Mapping[str, Score], last: Mapping[str, Score]) -> Comparison | None:
+    """Two adapters; None where no environment has evaluated both."""
+    both = tuple(sorted(first.keys() & last.keys()))
+    means = [mean([scores[name].interval for name in both]) for scores in (first, last)]
+    if means[0] is None or means[1] is None:
+        return None
+    return Comparison(environments=both, first=means[0], last=means[1])
+
+
+def describe_success(
+    first: Mapping[str, Score], last: Mapping[str, Score], rounds: str, spec: FederationSpec
+) -> str:
+    """From base to last adapter in one line; over the environments that evaluated both."""
+    both = compare_scores(first, last)
+    if both is None:
+        return "success on held-out tasks: not compared, no environment evaluated base and last"
+    others = sorted((first.keys() | last.keys()) - {*both.environments})
+    where = f" in {', '.join(both.environments)}" if others else ""
+    change = both.change
+    limits = f"{100 * change.low:+.1f} to {100 * change.high:+.1f}"
+    text = f"success on held-out tasks{where}: {both.first.value:.1%} -> {both.last.value:.1%}"
+    text += f" ({rounds}), {100 * change.value:+.1f} points (95 %: {limits})"
+    text += f"; {', '.join(others)} evaluated only one of both" if others else ""
+    return text + "; with the noise of spec.privacy" * (spec.privacy is not None)
+
+
+def build_scores(entry: HistoryEntry, spec: FederationSpec) -> dict[str, Score]:
+    """How a round's adapter did, as the status has it."""
+    return {
+        name: Score(
+            ratio=ratio,
+            episodes=(episodes := entry.episodes.get(name, 0)),
+            effective=entry.effective.get(name),
+            noise=compute_noise(spec, episodes),
+        )
+        for name, ratio in entry.success.items()
+    }
+
+
+def compute_noise(spec: FederationSpec, episodes: int) -> float:
+    """Standard deviation of the noise in a share of so many episodes; 0 without privacy."""
+    if spec.privacy is None or not episodes:
+        return 0.0
+    return spec.privacy.evaluation_noise * spec.evaluation.samples_per_task / episodes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,6 +251,13 @@ class ReportData:
         counted = [entry for entry in self.evaluated if 0 < entry.number <= newest]
         kept = (entry for entry in reversed(counted) if entry.outcome not in guard.GONE)
         return next(kept, None)
+
+    @property
+    def comparison(self) -> Comparison | None:
+        """Base and last adapter, where both were evaluated in the same environments."""
+        if self.base is None or self.last is None:
+            return None
+        return compare_scores(self.base.scores, self.last.scores)
 
     @property
     def best(self) -> Round | None:

@@ -60,9 +60,8 @@ def _introduction(data: ReportData) -> str:
         f"{_describe_sampling(data)}. "
         "The mean counts every environment alike; shaded areas are 95\u202f% intervals."
     )
-    base, last = data.base, data.last
-    if base and last and base.scores.keys() != last.scores.keys():
-        text += " Base and last mean are over different environments: compare row by row."
+    if data.federation.spec.privacy:
+        text += " Successes have the noise of spec.privacy, and the intervals contain it."
     return text
 
 
@@ -209,7 +208,7 @@ def _table(data: ReportData) -> Html:
         "episodes",
     ]
     rows = [_environment_row(data, name) for name in data.environments]
-    mean = _row(data, "mean", tag("strong", "mean"), lambda entry: entry.success)
+    mean = _row(data, "mean", tag("strong", "mean"), _find_means(data))
     shown = table(
         heads,
         [[*mean, ""], *rows],
@@ -225,17 +224,30 @@ def _table(data: ReportData) -> Html:
     return tag("div", shown, tag("p", hint, class_="hint"))
 
 
-def _row(
-    data: ReportData, name: str, head: Html, find: Callable[[Round], Interval | None]
-) -> list[Child]:
-    """Base, last and best of an environment, or of the mean, and the change between the first two.
+def _find_means(data: ReportData) -> list[Interval | None]:
+    """Base and last over the environments that evaluated both, and the best over all."""
+    both, best = data.comparison, data.best.success if data.best else None
+    if both:
+        return [both.first, both.last, best]
+    return [data.base.success if data.base else None, None, best]
 
-    `find` gives the rate in the round that an adapter came of.
-    """
-    ends = (("base", data.base), ("last", data.last), ("best", data.best))
-    rates = [find(entry) if entry else None for _, entry in ends]
+
+def _find_rates(data: ReportData, name: str) -> list[Interval | None]:
+    """Base, last and best of an environment."""
+    scores = [entry.scores.get(name) if entry else None for entry in _list_ends(data)]
+    return [score.interval if score else None for score in scores]
+
+
+def _list_ends(data: ReportData) -> tuple[Round | None, Round | None, Round | None]:
+    return data.base, data.last, data.best
+
+
+def _row(data: ReportData, name: str, head: Html, rates: Sequence[Interval | None]) -> list[Child]:
+    """Base, last and best of one line, and the change between the first two."""
+    words = ("base", "last", "best")
     cells = [
-        _cell(name, word, entry, rate) for (word, entry), rate in zip(ends, rates, strict=True)
+        _cell(name, word, entry, rate)
+        for word, entry, rate in zip(words, _list_ends(data), rates, strict=True)
     ]
     return [head, *cells, _change_cell(name, *rates[:2])]
 
@@ -250,7 +262,7 @@ def _environment_row(data: ReportData, name: str) -> list[Child]:
         data,
         name,
         tag("span", name, aside, class_="named"),
-        lambda entry: entry.scores[name].interval if name in entry.scores else None,
+        _find_rates(data, name),
     )
     return [*row, (ends[0].episodes if ends else 0) or "–"]
 

@@ -44,11 +44,16 @@ def _grants(s3: S3, rights: tuple[Right, ...], *paths: str) -> list[Grant]:
 
 
 def environment_grants(
-    storage: S3, name: str, private: S3 | None = None, *, claims: bool = False
+    storage: S3,
+    name: str,
+    private: S3 | None = None,
+    *,
+    claims: bool = False,
+    ledger: bool = False,
 ) -> list[Grant]:
     """What one environment needs; `private` is its experienceStorage, where it has one.
 
-    `claims`: it masks its updates.
+    `claims`: it masks its updates; `ledger`: it keeps a privacy ledger in its private store.
     """
     prefix = storage.prefix
     shared = (bucket_keys.federation, bucket_keys.global_root, bucket_keys.audit_root)
@@ -57,7 +62,7 @@ def environment_grants(
     return [
         *_grants(storage, ("read",), *(key(prefix) for key in shared)),
         *_grants(storage, ("read", "write"), *(key(prefix, name) for key in own)),
-        *private_grants(private or storage, name),
+        *private_grants(private or storage, name, ledger=ledger and private is not None),
     ]
 
 
@@ -73,9 +78,11 @@ def remote_grants(storage: S3, name: str, *, claims: bool = False) -> list[Grant
     ]
 
 
-def private_grants(private: S3, name: str) -> list[Grant]:
+def private_grants(private: S3, name: str, *, ledger: bool = True) -> list[Grant]:
     """What a silo needs of the store that has its experience."""
-    return _grants(private, ("read", "write"), bucket_keys.experience_root(private.prefix, name))
+    paths = [bucket_keys.experience_root(private.prefix, name)]
+    paths += [bucket_keys.privacy_root(name)] if ledger else []
+    return _grants(private, ("read", "write"), *paths)
 
 
 def aggregator_grants(
@@ -114,7 +121,9 @@ def list_grants(spec: FederationSpec, identity: str, storage: S3 | None = None) 
     private = environment.experience_storage.s3 if environment.experience_storage else None
     file = environment.demonstrations_from or spec.experience.demonstrations_from
     return [
-        *environment_grants(storage, identity, private, claims=claims),
+        *environment_grants(
+            storage, identity, private, claims=claims, ledger=spec.privacy is not None
+        ),
         *_demonstrations_grants(private or storage, file or ""),
     ]
 

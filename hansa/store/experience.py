@@ -1,8 +1,8 @@
 """A store that seals a silo's experience to the silo's own key, so that nobody else can read it.
 
-Everything that Jobs write below `experience/<environment>/` is sealed; the owner's `budget.json` is
-not. With a key all other objects there must be sealed, so experience is sealed from a run's first
-round on, or never.
+Everything that Jobs write below `experience/<environment>/` and into the privacy ledger is sealed;
+the owner's `budget.json` is not. With a key all other objects there must be sealed, so experience
+is sealed from a run's first round on, or never.
 
 Limits: names, lengths and times of objects stay visible, and objects can be deleted. Then a round
 is played again with new noise or masks, so `spec.privacy` and `aggregation.secure` need a store of
@@ -40,7 +40,8 @@ class ExperienceStore(UnsealingStore):
         self._own = [OwnKey(private=key.private) for key in own]
         super().__init__(store, prefix, self._own)
         self._root = bucket_keys.experience_root(prefix, environment)
-        self._budget = bucket_keys.privacy_budget(prefix, environment)
+        self._ledger = bucket_keys.privacy_root(environment)
+        self._budget = bucket_keys.privacy_budget(environment)
 
     def check(self) -> None:
         """Refuse keys that do not open the existing objects, before anything else is written."""
@@ -67,7 +68,7 @@ class ExperienceStore(UnsealingStore):
             return hashlib.file_digest(plain, "sha256").hexdigest()
 
     def _is_private(self, key: str) -> bool:
-        return key.startswith(self._root) and key != self._budget
+        return key.startswith((self._root, self._ledger)) and key != self._budget
 
     def _is_sealed(self, key: str) -> bool:
         if not self._is_private(key):

@@ -11,6 +11,8 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
+from hansa.adapter import chat_templates
+from hansa.adapter.chat_templates import guard_template
 from hansa.core.errors import PermanentError
 from hansa_client.models import tool_format
 from hansa_client.models.tool_format import Message
@@ -210,9 +212,15 @@ def _split_end(text: str, specials: list[str]) -> tuple[str, str]:
 
 def _apply_template(tokenizer: Any, messages: list[dict[str, str]], **more: Any) -> str:
     try:
-        text: str = tokenizer.apply_chat_template(
-            messages, tokenize=False, add_generation_prompt=True, **more
-        )
+        with guard_template(tokenizer.chat_template):
+            text: str = tokenizer.apply_chat_template(
+                messages, tokenize=False, add_generation_prompt=True, **more
+            )
+    except TimeoutError:
+        raise PermanentError(
+            f"spec.model.source: its chat template takes longer than "
+            f"{chat_templates.TEMPLATE_SECONDS:g} s for {len(messages)} turns"
+        ) from None
     except Exception as error:  # a template may raise anything
         raise PermanentError(
             f"spec.model.source: its chat template fails on user and assistant turns ({error})"

@@ -131,7 +131,12 @@ def headline(federation: Data, now: datetime) -> str:
         also = (
             f" (best {format_percent(best.get('success'))}, round {best['round']})" if best else ""
         )
-        parts.append(f"success {format_percent(state['success'])}{also}")
+        noised = (
+            " with the noise of spec.privacy"
+            if (federation.get("spec") or {}).get("privacy")
+            else ""
+        )
+        parts.append(f"success {format_percent(state['success'])}{also}{noised}")
     return f"{metadata['name']}: {', '.join(parts)}"
 
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -22,15 +22,22 @@ from hansa_client.round import play_round
 from hansa_client.silo import Silo
 from tests.support.memory_store import MemoryStore
 from tests.unit.hansa_client.rounds import MEASURED, UPDATE, Assign, Killed, manifest
+from tools.pages.private_silo import find_exact
 
 ROOT = "own/experience/maze/"
 PRIVACY = {"epsilon": 100.0, "delta": 1e-3, "noiseMultiplier": 1.0, "samplingRate": 0.5}
-LEDGER = [
-    f"{ROOT}privacy/evaluation-00000.key",
-    f"{ROOT}privacy/evaluation-00000.json",
-    f"{ROOT}privacy/training-00001.key",
-    f"{ROOT}privacy/training-00001.json",
+BUDGET = bucket_keys.privacy_budget("maze")
+RELEASES = [
+    *("evaluation-00000.key", "evaluation-00000.json"),
+    *("training-00001.key", "training-00001.json"),
 ]
+"""In the ledger; a digest of the question follows the round."""
+
+
+def list_releases(keys: Iterable[str]) -> dict[str, str]:
+    """Objects of the ledger, by their names without the digest."""
+    ledger = [key for key in keys if key.startswith(bucket_keys.privacy_root("maze"))]
+    return {re.sub(r".*/(.*)-[0-9a-f]{16}", r"\1", key): key for key in ledger}
 
 
 @pytest.fixture
@@ -57,13 +64,14 @@ def test_ledger_and_keys_are_written_before_anything_leaves(private_assign: Assi
     exchange.written = private.written = written
     play(exchange, private, private_assign())
     outside = [key for key in written if key.startswith("run/")]
-    assert written.index(LEDGER[1]) < written.index(MEASURED)
+    releases = list_releases(written)
+    assert list(releases) == RELEASES
+    assert written.index(releases["evaluation-00000.json"]) < written.index(MEASURED)
     assert (
-        written.index(LEDGER[3])
+        written.index(releases["training-00001.json"])
         < written.index(outside[1])
         == written.index(UPDATE + bucket_keys.ADAPTER)
     )
-    assert [key for key in written if "/privacy/" in key] == LEDGER
     assert written[-1] == UPDATE + bucket_keys.MANIFEST
 
 
@@ -96,14 +104,18 @@ def test_a_kill_at_each_write_gives_equal_bytes_and_never_a_second_sample(
 ) -> None:
     drawn = iter(range(1, 10_000))
     monkeypatch.setattr("os.urandom", lambda count: next(drawn).to_bytes(2, "big") * (count // 2))
-    for key in [*LEDGER[2:], UPDATE + bucket_keys.ADAPTER, UPDATE + bucket_keys.MANIFEST]:
+    sample = MemoryStore()
+    play(MemoryStore(), sample, private_assign(evaluate=False))
+    releases = list_releases(sample.objects)
+    secret_key = releases["training-00001.key"]
+    for key in [*releases.values(), UPDATE + bucket_keys.ADAPTER, UPDATE + bucket_keys.MANIFEST]:
         for before in (True, False):
             exchange, private = MemoryStore(), MemoryStore()
             for store in (exchange, private):
                 kill_at(store, key, before=before)
             with pytest.raises(Killed):
                 play(exchange, private, private_assign(evaluate=False))
-            secret = private.objects.get(LEDGER[2])
+            secret = private.objects.get(secret_key)
             exchange.objects.pop(UPDATE + bucket_keys.MANIFEST, None)
             sent = exchange.objects.pop(UPDATE + bucket_keys.ADAPTER, None)  # a hostile owner may
             let_live(exchange)
@@ -112,7 +124,7 @@ def test_a_kill_at_each_write_gives_equal_bytes_and_never_a_second_sample(
             again = exchange.objects[UPDATE + bucket_keys.ADAPTER]
             assert sent in (None, again)
             if secret:
-                assert private.objects[LEDGER[2]] == secret
+                assert private.objects[secret_key] == secret
             exchange.objects.pop(UPDATE + bucket_keys.MANIFEST)
             exchange.objects.pop(UPDATE + bucket_keys.ADAPTER)
             play(exchange, private, private_assign(evaluate=False))
@@ -129,17 +141,13 @@ def test_no_document_no_line_and_no_report_has_an_exact_count(
         exchange, private, private_assign(exploration={"tasksPerRound": 17, "maxNewTokens": 64})
     )
     document = manifest(exchange)
-    exact = {"succeeded", "experience", "kept", "tokens", "generated", "broken"}
     assert {k for k, v in document.counts.model_dump().items() if v} == {"explored", "steps"}
     assert (document.counts.explored, document.counts.steps) == (17, 3)
-    assert document.learning == type(document.learning)()
-    assert (document.loss, document.seconds, report.seconds) == (0.0, {}, {})
-    assert report.solved == 0 and report.entropy is None and report.kinds is None
-    for name in exact:
-        assert getattr(report.counts, name) == 0
     measured = EvaluationDocument.model_validate_json(exchange.objects[MEASURED])
-    assert (measured.episodes, measured.broken, measured.seconds) == (5, 0, 0.0)
-    assert measured.greedy_figures is None and measured.worth is None
+    assert (measured.episodes, measured.task_count) == (5, 5)
+    for each in (document, measured, report):
+        assert list(find_exact(each)) == []
+    exact = {"succeeded", "experience", "kept", "tokens", "generated", "broken"}
     lines = capfd.readouterr().err
     told_of = set(re.findall(r"\b(\w+)=", lines))
     assert not told_of & {*exact, "successes", "episodes", "loss", "seconds", "faults", "skipped"}
@@ -339,9 +347,69 @@ def test_rounds_add_up_and_what_is_paid_for_is_paid_once(private_assign: Assign)
 def test_the_silos_own_budget_wins_over_the_spec(private_assign: Assign) -> None:
     private = MemoryStore()
     budget = {"kind": "budget", "unit": "task", "epsilon": 2, "delta": 1e-5}
-    private.objects[f"{ROOT}privacy/budget.json"] = json.dumps(budget).encode()
+    private.objects[BUDGET] = json.dumps(budget).encode()
     with pytest.raises(BudgetSpent, match=r"got 2 as this silo's budget.*at a delta of 1e-05"):
         play(MemoryStore(), private, private_assign())
+
+
+@pytest.mark.attack(
+    by="the coordinator",
+    does="runs again under another prefix, to get a second budget of a silo",
+    result="the owner's budget counts all runs in the silo's bucket",
+)
+def test_another_prefix_opens_no_second_budget(private_assign: Assign) -> None:
+    private = MemoryStore()
+    first = play(MemoryStore(), private, private_assign(evaluate=False)).epsilon
+    assert first
+    elsewhere = private_assign(evaluate=False)
+    place = elsewhere.private_storage.model_copy(update={"prefix": "another"})
+    elsewhere = elsewhere.model_copy(update={"experience_storage": place})
+    budget = {"kind": "budget", "unit": "task", "epsilon": first * 1.1, "delta": 1e-3}
+    with_budget = MemoryStore()
+    with_budget.objects = {**private.objects, BUDGET: json.dumps(budget).encode()}
+    with pytest.raises(BudgetSpent, match=r"this silo's budget"):
+        play(MemoryStore(), with_budget, elsewhere)
+    report = play(MemoryStore(), private, elsewhere)
+    assert report.epsilon == first, "the spec's own budget is for one run"
+
+
+@pytest.mark.attack(
+    by="the coordinator",
+    does="plays a round again with other settings, to ask for more under `spec.privacy`",
+    result="the silo's ledger pays again",
+)
+def test_a_round_of_other_settings_in_the_same_place_pays_again(
+    private_assign: Assign,
+) -> None:
+    private = MemoryStore()
+
+    def pay(**settings: Any) -> float:
+        assignment = private_assign(evaluate=False, **settings)
+        ledger = Silo(assignment, MemoryStore(), private, logs.get("client")).ledger
+        assert ledger
+        ledger.pay("training", 1)
+        return ledger.epsilon
+
+    first = pay()
+    assert pay() == first, "what is paid for is paid once"
+    assert pay(exploration={"tasksPerRound": 3, "maxNewTokens": 64}) > first
+
+
+@pytest.mark.attack(
+    by="the coordinator",
+    does="orders rounds alone from a silo with `spec.privacy`",
+    result="the silo refuses: `aloneRounds` must be 0",
+)
+def test_a_silo_evolves_alone_under_no_privacy(private_assign: Assign) -> None:
+    with pytest.raises(PermanentError, match=r"aloneRounds: got 2, expected 0 with privacy"):
+        evaluate_only(
+            Silo(
+                private_assign(role="evaluate", aloneRounds=2),
+                MemoryStore(),
+                MemoryStore(),
+                logs.get("client"),
+            )
+        )
 
 
 @pytest.mark.attack(
@@ -354,7 +422,7 @@ def test_a_silo_with_a_budget_takes_part_in_nothing_without_privacy(
 ) -> None:
     private = MemoryStore()
     budget = {"kind": "budget", "unit": "task", "epsilon": 2, "delta": 1e-5}
-    private.objects[f"{ROOT}privacy/budget.json"] = json.dumps(budget).encode()
+    private.objects[BUDGET] = json.dumps(budget).encode()
     plain = assign(experienceStorage={"bucket": "private", "prefix": "own"})
     with pytest.raises(OrderRefused, match=r"has no spec.privacy; nothing was loaded"):
         play(MemoryStore(), private, plain)

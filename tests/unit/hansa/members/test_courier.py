@@ -123,6 +123,23 @@ def test_a_second_courier_with_the_same_task_finds_what_the_first_has_posted() -
     assert store.objects == objects
 
 
+@pytest.mark.attack(
+    by="a writer of the bucket",
+    does="puts old answers into a bucket that was emptied and begun anew",
+    result="skipped: orders name a random id of the coordinator's object",
+)
+def test_where_a_bucket_was_emptied_old_answers_are_to_other_orders() -> None:
+    old, new = MemoryStore(), MemoryStore()
+    run(task(box(work=WORK), instance="the first"), old)
+    Silo(old).reply(TakenReply)
+    posted = run(task(box(work=WORK), instance="begun anew"), new).posted[0]
+    new.objects |= {key: data for key, data in old.objects.items() if "answers/" in key}
+    sent = Cursor(serial=posted.serial, digest=posted.digest)
+    report = run(task(box(sent=sent)), new)
+    assert report.news == []
+    assert [(each.code, each.count) for each in report.faults] == [("order", 1)]
+
+
 def test_silos_are_told_that_they_may_rest_and_which_adapter_counts() -> None:
     store = MemoryStore()
     kept = StartAdapter(round=3, sha256="c" * 64)

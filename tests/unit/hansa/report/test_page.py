@@ -286,13 +286,27 @@ def test_a_removed_environment_stays_on_the_page() -> None:
     assert "<small>removed</small>" in page_of(changed)
 
 
-def test_means_over_different_environments_are_not_compared_in_silence() -> None:
-    given = report_sample.federation(4)
-    document = given.to_json()
-    del document["status"]["history"][0]["success"]["maze"]
+def test_base_and_last_are_compared_over_the_environments_that_evaluated_both() -> None:
+    document = report_sample.federation(4).to_json()
+    first, last = document["status"]["history"][0], document["status"]["history"][-1]
+    del first["success"]["maze"]
+    last["success"] = {name: last["success"][name] for name in ("maze", "wordle")}
     changed = Federation.model_validate_json(json.dumps(document))
-    assert "over different environments" in page_of(changed)
-    assert "over different environments" not in page_of(given)
+    page = page_of(changed)
+    figures = embedded(page)["success"]
+    assert figures["base"]["mean"] == pytest.approx(first["success"]["wordle"], abs=1e-6)
+    assert figures["last"]["mean"] == pytest.approx(last["success"]["wordle"], abs=1e-6)
+    assert "over wordle: " in page and "maze, " in page and "has not evaluated both" in page
+
+
+def test_without_an_environment_in_common_nothing_is_compared() -> None:
+    document = report_sample.federation(4).to_json()
+    first, last = document["status"]["history"][0], document["status"]["history"][-1]
+    first["success"] = {"maze": 0.2}
+    last["success"] = {"wordle": 0.9}
+    page = page_of(Federation.model_validate_json(json.dumps(document)))
+    assert "not compared with the base: no environment has evaluated both" in page
+    assert 'class="arrow"' not in page
 
 
 HOSTILE = (

@@ -37,6 +37,7 @@ def test_the_page_has_the_curve_and_leaves_out_what_stays_in_the_silos() -> None
     )
     assert "Epsilon after each round" in shown
     assert "how many were successful stays in the silos" in shown
+    assert "None of the" not in shown and "none of its" not in shown
     assert 'id="experience"' not in shown
     data = re.search(r'id="hansa-data"[^>]*>(.*?)</script>', shown, flags=re.DOTALL)
     assert data

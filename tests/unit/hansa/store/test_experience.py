@@ -20,7 +20,7 @@ from tests.support.sealed_stores import Killed, assignment
 NEW, OLD, OTHER = (sealing.generate_opening_key() for _ in range(3))
 SHARD = bucket_keys.experience_shard("fed", "maze", 1)
 LATER = bucket_keys.experience_shard("fed", "maze", 2)
-BUDGET = bucket_keys.privacy_budget("fed", "maze")
+BUDGET = bucket_keys.privacy_budget("maze")
 TURN = b"Thought: the patient is 43. Action: go left"
 
 
@@ -60,7 +60,7 @@ def test_everything_of_the_silo_is_sealed_and_nothing_else_is() -> None:
         *(bucket_keys.experience_root("fed", "maze") + p for p in ("alone/x", "personal/y")),
     ]
     private += [
-        bucket_keys.privacy_secret("fed", "maze", "r"),
+        bucket_keys.privacy_secret("maze", "r"),
         bucket_keys.sealed_updates("fed", "maze") + "z",
     ]
     others = [
