@@ -32,7 +32,7 @@ class Score:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class ScoreChange:
     """Mean success of two adapters, over the environments in which both were evaluated."""
 
     environments: tuple[str, ...]
@@ -45,13 +45,13 @@ class Comparison:
         return difference(self.last, self.first)
 
 
-def compare_scores(first: Mapping[str, Score], last: Mapping[str, Score]) -> Comparison | None:
+def compare_scores(first: Mapping[str, Score], last: Mapping[str, Score]) -> ScoreChange | None:
     """Two adapters; None where no environment has evaluated both."""
     both = tuple(sorted(first.keys() & last.keys()))
     means = [mean([scores[name].interval for name in both]) for scores in (first, last)]
     if means[0] is None or means[1] is None:
         return None
-    return Comparison(environments=both, first=means[0], last=means[1])
+    return ScoreChange(environments=both, first=means[0], last=means[1])
 
 
 def describe_success(
@@ -253,7 +253,7 @@ class ReportData:
         return next(kept, None)
 
     @property
-    def comparison(self) -> Comparison | None:
+    def comparison(self) -> ScoreChange | None:
         """Base and last adapter, where both were evaluated in the same environments."""
         if self.base is None or self.last is None:
             return None
