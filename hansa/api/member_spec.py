@@ -211,7 +211,25 @@ class MemberSpec(Model):
                 )
         if wrong := self.limits.find_unknown_path():
             raise ValueError(wrong)
+        self._check_private_store()
         return self
+
+    def _check_private_store(self) -> None:
+        """What privacy and masks keep to the silo must not lie where updates are exchanged."""
+        settings, private = self.agreed.settings, self.experience_storage
+        asks = {
+            "privacy": settings.privacy is not None,
+            "aggregation.secure": settings.aggregation.secure is not None,
+        }
+        field = next((name for name, is_set in asks.items() if is_set), None)
+        if field is None or private is None:
+            return  # a client without a private store refuses, and `hansa join` starts one
+        exchange, own = self.storage.s3, private.s3
+        if (own.endpoint, own.bucket) == (exchange.endpoint, exchange.bucket):
+            raise ValueError(
+                f"experienceStorage.s3.bucket: got {own.bucket}, where updates are exchanged, "
+                f"expected another bucket or endpoint with {field}: it must be the silo's alone"
+            )
 
 
 class MemberObject(Model):

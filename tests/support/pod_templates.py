@@ -25,7 +25,10 @@ def two_silos(spec: Any, default: Any = None) -> Any:
             "credentialsSecret": {"name": "hansa-wordle"},
             "experienceStorage": {"s3": private},
         },
-        storage={"s3": {"bucket": "bucket", "credentialsSecret": {"name": "hansa-s3"}}},
+        storage={
+            "s3": {"bucket": "bucket", "credentialsSecret": {"name": "hansa-s3"}},
+            "sealingSecret": {"name": "hansa-sealing"},
+        },
         podTemplate=default or {},
     )
 

@@ -122,8 +122,9 @@ def _default_permit(spec: FederationSpec, allowed: PodAllowlist) -> Permit:
     for environment in spec.environments:
         for name in sorted(find_party_secrets(spec, environment.name).names()):
             owners.setdefault(name, f"environment {environment.name}")
-    if shared := find_party_secrets(spec, "").credentials:
-        owners[shared] = "spec.storage"
+    server = find_party_secrets(spec, "")
+    for name in server.names():
+        owners[name] = "spec.exchange" if name == server.signing else "spec.storage"
     return Permit(container=CLIENT, is_default=True, foreign=owners, allowed=allowed)
 
 
