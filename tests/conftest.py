@@ -45,7 +45,7 @@ LONGEST_FIRST = (
 )
 """Files that start whole runs, longest first; begun last, one would keep the other worker idle."""
 
-RUNS = tuple(f"tests/{name}/" for name in ("attack", "crash", "docs", "local"))
+RUNS = tuple(f"tests/{name}/" for name in ("crash", "docs", "local"))
 """Folders whose tests start programs: all of them are slow, marked or not."""
 
 _numbers = itertools.count()

@@ -14,6 +14,8 @@ from hansa.validation.json_size import MOST_MARKS
 from tests.attack.foreign import written
 from tests.attack.targets import TARGETS, Target
 
+pytestmark = pytest.mark.slow
+
 MOST_SECONDS = 1.0
 TRIES = 3
 MOST_MEMORY = 64 * 2**20

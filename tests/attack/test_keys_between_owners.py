@@ -13,6 +13,8 @@ from hansa.store import access_grants
 from hansa.store.access_grants import AGGREGATOR
 from tests.support.mail import COORDINATOR, SILO
 
+pytestmark = pytest.mark.slow
+
 PREFIX = "run"
 MINE, OTHER = "maze", "maze2"
 """The other's name begins with the attacker's: a policy by prefixes must tell them apart."""

@@ -18,6 +18,8 @@ from hansa.api import bucket_keys
 from hansa.local.objectstore import LocalStore
 from tests.conftest import PREFIX
 
+pytestmark = pytest.mark.slow
+
 MINE, OTHER, ROUND = "maze", "maze2", 77
 """The other's name begins with the attacker's: a policy by prefixes must tell them apart."""
 OWN = bucket_keys.update_folder(PREFIX, MINE, ROUND) + bucket_keys.ADAPTER
