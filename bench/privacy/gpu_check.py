@@ -87,7 +87,7 @@ def recorded(base: Base, lessons: list[TrainingSet]) -> list[Gradients]:
     with running(base, lessons[0], packed=True) as run:
         packed = run.packed
         assert packed
-        own = ([every] * scoring.MANY, packed._lengths, packed._agents, packed._room)
+        own = ([every] * scoring.MANY, packed._lengths, packed._agents, packed.room)
         shapes = even_rows.choose_shapes(*own, least=scoring.MANY)
         values = sum(weight.numel() for weight in run.weights)
         rows = run.weights[0].new_zeros(shapes[0].count, values)
@@ -95,7 +95,7 @@ def recorded(base: Base, lessons: list[TrainingSet]) -> list[Gradients]:
         def keep(_: torch.Tensor, made: torch.Tensor, into: torch.Tensor = rows) -> None:
             into.copy_(made)
 
-        graphs = GraphedSums(packed._scorer, packed._segments, run.weights, shapes, keep)
+        graphs = GraphedSums(packed.scorer, packed.segments, run.weights, shapes, keep)
         for lesson in lessons:
             (both,) = even_rows.fill_rows(every, packed._lengths, shapes)
             sequences = [lesson.sequences[index] for index in both[1]]

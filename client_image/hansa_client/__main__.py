@@ -31,8 +31,6 @@ from hansa.store.sealed import open_sealing_store
 from hansa.store.staged import open_staged_store, read_masking_keys
 
 PROGRAM = "client"
-BUILTIN = "builtin:"
-"""Sources of models that need torch alone."""
 SLOW_IMPORTS = (
     "hansa_client.last",
     "torch",
@@ -105,8 +103,10 @@ def import_for_job(environ: Mapping[str, str]) -> None:
     Errors are ignored here: the Job meets them again and logs them.
     """
     with contextlib.suppress(Exception):
+        from hansa_client.models.base_model import is_builtin
+
         assignment = json.loads(environ[ENV_ASSIGNMENT])
-        if not assignment["model"]["source"].startswith(BUILTIN):
+        if not is_builtin(assignment["model"]["source"]):
             for name in LIBRARIES:
                 importlib.import_module(name)
         if BABYAI in _find_worlds(assignment):

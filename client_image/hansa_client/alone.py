@@ -12,11 +12,11 @@ import contextlib
 
 from hansa.api import bucket_keys
 from hansa.api.assignment import Assignment, Role
-from hansa.api.bucket_documents import EvaluationDocument, StartAdapter
+from hansa.api.bucket_documents import StartAdapter
 from hansa.core.errors import Diverged, NotFound
 from hansa.store.base import put_once
 from hansa_client.experience.shards import DEMONSTRATIONS
-from hansa_client.round import evaluate, find_evaluation, play_round
+from hansa_client.round import play_round
 from hansa_client.silo import Silo
 
 
@@ -40,11 +40,6 @@ def evolve(silo: Silo) -> Silo:
         if report.trained:
             start = StartAdapter(round=round_, sha256=report.adapter)
     return silo.make_alone_silo(_make_assignment(silo.assignment, "evaluate", start.round, start))
-
-
-def measure(by_itself: Silo) -> EvaluationDocument:
-    """Its evaluation on the tasks that the shared adapter is measured with."""
-    return find_evaluation(by_itself) or evaluate(by_itself, by_itself.load(None))
 
 
 def _make_assignment(last: Assignment, role: Role, round_: int, start: StartAdapter) -> Assignment:

@@ -23,8 +23,9 @@ def evaluate_only(silo: Silo) -> EvaluateReport:
         check_world(silo)
     start = start or evaluate(silo, silo.load(owner))
     by_itself = alone.evolve(silo) if alone.is_wanted(assignment) else None
-    without_others = alone.measure(by_itself) if by_itself else None
-    if by_itself:
+    without_others = None
+    if by_itself:  # measured on the tasks of the shared adapter
+        without_others = find_evaluation(by_itself) or evaluate(by_itself, by_itself.load(None))
         silo.watch.lap("alone")
     if is_choice_open:
         candidate = by_itself.load(None).global_adapter if by_itself else None

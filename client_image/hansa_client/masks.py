@@ -10,7 +10,6 @@ Limits: the coordinator names the peers' public keys, and is trusted with that.
 from hansa.adapter import lora, masking
 from hansa.adapter.lora import Tensors
 from hansa.api import bucket_documents, bucket_keys
-from hansa.api.assignment import Assignment
 from hansa.api.bucket_documents import UpdateManifest
 from hansa.api.secure_aggregation import LEAST
 from hansa.core.errors import Corrupt, InputError, NotFound, PermanentError
@@ -70,7 +69,8 @@ def send_update(silo: Silo, plain: Committed) -> Committed:
 
 
 def _find(silo: Silo, plain: Committed) -> Committed | None:
-    key = update_folder(silo.assignment) + _manifest_name(silo.assignment)
+    _, masks = masking.require_masking(silo.assignment)
+    key = update_folder(silo.assignment) + bucket_keys.masked_manifest(masks.epoch)
     try:
         data = silo.staged.get_published(key)
     except NotFound:
@@ -103,7 +103,7 @@ def _send(silo: Silo, plain: Committed) -> Committed:
         "norm": 0.0,  # the length of one update is a part of it
     }
     masked = document.model_copy(update=offered)
-    committed = _commit(silo, masked, _manifest_name(assignment))
+    committed = _commit(silo, masked, bucket_keys.masked_manifest(masks.epoch))
     silo.watch.lap("send")
     return committed
 
@@ -172,7 +172,3 @@ def _find_own_key(silo: Silo) -> OpeningKey:
         f"masking.peers: got {wanted} for this silo, expected the public key of its masking key",
         hint="spec.environments[].maskingKey is what `hansa keys show FILE` prints",
     )
-
-
-def _manifest_name(assignment: Assignment) -> str:
-    return bucket_keys.masked_manifest(assignment.masking.epoch if assignment.masking else 0)

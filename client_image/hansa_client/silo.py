@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -43,26 +43,20 @@ MOMENTS_OF = 96
 """Trajectories, of those trained on, whose tokens the second moments are computed from."""
 
 
+@dataclass(eq=False)
 class Silo:
     """One assignment, the stores it reaches, and how long its phases took."""
 
-    def __init__(
-        self,
-        assignment: Assignment,
-        exchange: ObjectStore,
-        private: ObjectStore,
-        log: Log,
-        clock: Clock = time.monotonic,
-        masking_keys: Opener = list,
-    ) -> None:
-        """`masking_keys` returns the silo's private keys, where its updates are masked."""
-        self.assignment = assignment
-        self.exchange = exchange
-        self.private = private
-        self.log = log
-        self.watch = Stopwatch(clock)
-        self.masking_keys = masking_keys
-        self._clock = clock
+    assignment: Assignment
+    exchange: ObjectStore
+    private: ObjectStore
+    log: Log
+    clock: Clock = time.monotonic
+    masking_keys: Opener = list
+    """Returns the silo's private keys, where its updates are masked."""
+
+    def __post_init__(self) -> None:
+        self.watch = Stopwatch(self.clock)
         self._agent: Agent | None = None
         self._host: Silo | None = None
 
@@ -89,7 +83,7 @@ class Silo:
 
     def make_alone_silo(self, assignment: Assignment) -> Silo:
         """This silo with another assignment, and its private store as the exchange."""
-        silo = Silo(assignment, self.private, self.private, self.log, self._clock)
+        silo = Silo(assignment, self.private, self.private, self.log, self.clock)
         silo._host = self  # shares its base model, which is loaded once
         return silo
 
@@ -167,19 +161,17 @@ class Silo:
         self, agent: Agent, shards: Shards, round_: int, tensors: lora.Tensors | None = None
     ) -> Shard:
         """Explore a round's tasks with the start adapter or another, and keep the episodes."""
-        how = self._make_rollout_config(agent, "exploration", round_)
-        played = agent.play(self._choose_training_jobs(round_), how, "explore", tensors)
+        how, jobs = self._make_rollout_config(agent, "exploration", round_), list[EpisodeJob]()
+        if self.assignment.settings.exploration.tasks_per_round:
+            # A world that only shows may have no tasks of its own.
+            assignment = self.assignment.model_copy(update={"round": round_})
+            jobs = mixed_silo.choose_jobs(assignment, "train", tasks.choose_training_jobs)
+        played = agent.play(jobs, how, "explore", tensors)
         self.log_faults("explore", played)
         broken, generated = len(played.broken), played.generated
         exact = {"episodes": len(played.episodes), "successes": played.successes}
         self.log_event("explored", {**exact, "generated": generated}, engine=played.engine)
         return shards.write(round_, played.episodes, generated=generated, broken=broken)
-
-    def _choose_training_jobs(self, round_: int) -> list[EpisodeJob]:
-        if not self.assignment.settings.exploration.tasks_per_round:
-            return []  # a world that only shows may have no tasks of its own
-        assignment = self.assignment.model_copy(update={"round": round_})
-        return mixed_silo.choose_jobs(assignment, "train", tasks.choose_training_jobs)
 
     def _make_rollout_config(
         self, agent: Agent, source: Literal["exploration", "evaluation"], round_: int

@@ -8,7 +8,8 @@ from hansa.api.jobs import ObservedJob
 from hansa.kubernetes import paths
 from hansa.kubernetes.client import ApiError, Data, Kube
 from hansa_operator import observe
-from hansa_operator.index import Family, Index, Key, build_selector, get_uid
+from hansa_operator.index import Family, Index, Key, get_uid
+from hansa_operator.kinds import KINDS
 from hansa_operator.settings import Settings
 
 PATIENCE_SECONDS = 5.0
@@ -61,8 +62,9 @@ class Children:
 
     def refresh(self, key: Key) -> None:
         """Read all Jobs and Pods of an object from the API: what they show is certain."""
+        selector = f"{KINDS[key.kind].label}={key.name}"
         jobs, pods = (
-            self._kube.list(path(key.namespace), labelSelector=build_selector(key))["items"]
+            self._kube.list(path(key.namespace), labelSelector=selector)["items"]
             for path in (paths.jobs, paths.pods)
         )
         self._index.replace(key, "jobs", jobs)

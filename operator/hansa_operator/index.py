@@ -61,7 +61,11 @@ class Index:
         with self._lock:
             family = self._families.setdefault(key, Family())
             if not _is_older(thing, family.owner):
-                family.owner = slim_owner(thing)
+                # Everything but who wrote which field: that is longer than the rest.
+                family.owner = {
+                    **thing,
+                    "metadata": _slim_metadata(thing, "generation", "annotations"),
+                }
         return key
 
     def forget_owner(self, kind: str, thing: Data) -> Key:
@@ -120,16 +124,6 @@ def find_owner_key(thing: Mapping[str, Any]) -> Key | None:
     labels = metadata.get("labels") or {}
     named = ((kind.name, labels.get(kind.label)) for kind in KINDS.values())
     return next((Key(metadata["namespace"], name, kind) for kind, name in named if name), None)
-
-
-def build_selector(key: Key) -> str:
-    """Selects what belongs to one object."""
-    return f"{KINDS[key.kind].label}={key.name}"
-
-
-def slim_owner(thing: Data) -> Data:
-    """Everything but who wrote which field: that is longer than the rest."""
-    return {**thing, "metadata": _slim_metadata(thing, "generation", "annotations")}
 
 
 def slim_job(thing: Data) -> Data:

@@ -105,7 +105,8 @@ def build_manifest(request: JobRequest, thing: Thing, settings: Settings) -> Dat
     if refused:
         raise JobRefused(refused)
     labels = _build_labels(request, thing)
-    queue = _find_queue(request, draft.federation)
+    own = draft.federation.spec.environment(request.environment) if request.environment else None
+    queue = own.queue_name if own else None
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -153,12 +154,6 @@ def _build_owner_reference(thing: Thing) -> Data:
         "controller": True,
         "blockOwnerDeletion": False,
     }
-
-
-def _find_queue(request: JobRequest, federation: Federation) -> str:
-    if not request.environment:
-        return ""
-    return federation.spec.environment(request.environment).queue_name or ""
 
 
 def _deadline_seconds(request: JobRequest, federation: Federation) -> int:

@@ -188,9 +188,9 @@ class MetricsRecorder:
         closed = steps.is_closed(new, current)
         after = None if closed else steps.find_environment(new, environment.name)
         answered = closed or (after is not None and after.state in ANSWERED)
-        given_up = (
-            job.state == "failed" if closed else after and steps.has_given_up(environment, after)
-        )
+        given_up = job.state == "failed" and closed
+        if after:
+            given_up = after.attempt != environment.attempt or after.state == "Failed"
         if job.state == "succeeded" and job.report and answered:
             self._record_answer(key, environment.name, job.report)
         elif given_up:

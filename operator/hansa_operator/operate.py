@@ -65,7 +65,7 @@ class Operator:
         settings = self._settings
         kube: Kube = connect(pool_size=1, timeout_seconds=settings.lease_seconds / 3)
         return Lease(
-            kube,
+            kube=kube,
             namespace=settings.lease_namespace or self._kube.namespace,
             name=settings.lease_name,
             identity=self._identity,

@@ -70,13 +70,11 @@ def _take_later(old: Any, new: Any) -> Any:
     return new
 
 
-def _merge_deep(old: Data, new: Data) -> Data:
+def _merge_deep(old: Any, new: Any) -> Any:
     """Mappings merge at every depth; other values are replaced."""
-    joined = dict(old)
-    for key, value in new.items():
-        both = isinstance(value, dict) and isinstance(joined.get(key), dict)
-        joined[key] = _merge_deep(joined[key], value) if both else value
-    return joined
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        return new
+    return old | {key: _merge_deep(old.get(key), value) for key, value in new.items()}
 
 
 def _append_new(old: list[Any], new: list[Any]) -> list[Any]:

@@ -88,26 +88,18 @@ def plan_step(thing: Thing, observed: list[ObservedJob], now: datetime) -> Step:
     return made
 
 
+@dataclass
 class Reconciler:
     """Brings objects forward; one of them is never in two threads at once."""
 
-    def __init__(
-        self,
-        index: Index,
-        children: Children,
-        publisher: publish.Publisher,
-        recorder: MetricsRecorder,
-        settings: Settings,
-        *,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
-        self._index = index
-        self._children = children
-        self._publisher = publisher
-        self._recorder = recorder
-        self._settings = settings
-        self._clock = clock
-        self._written: dict[Key, datetime] = {}
+    index: Index
+    children: Children
+    publisher: publish.Publisher
+    recorder: MetricsRecorder
+    settings: Settings
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    written: dict[Key, datetime] = field(default_factory=dict)
+    """When the status of an object was last stored."""
 
     def reconcile(self, key: Key, *, afresh: bool = False) -> float | None:
         """Bring an object forward; seconds until the next look, or None: when a watch asks.
@@ -115,23 +107,25 @@ class Reconciler:
         `afresh` reads its Jobs and Pods from the API first, in case a watch has missed one.
         """
         if afresh:
-            self._publisher.look(key, self._index.get(key).owner)
-            self._children.refresh(key)
+            self.publisher.look(key, self.index.get(key).owner)
+            self.children.refresh(key)
         later: list[PendingWork] = []
         try:
             return self._bring_forward(key, later)
         except Exception as error:
             if not isinstance(error, ApiError):
-                self._publisher.report_fault(key, self._index.get(key).owner, error, self._clock())
+                self.publisher.report_fault(key, self.index.get(key).owner, error, self.clock())
             raise
         finally:
             self._finish(key, later)
 
     def _bring_forward(self, key: Key, later: list[PendingWork]) -> float | None:
         for _ in range(MOST_STEPS):
-            family = self._index.get(key)
+            family = self.index.get(key)
             if family.owner is None:
-                self._forget(key)
+                self.written.pop(key, None)
+                self.children.forget(key)
+                self.recorder.forget(*key)
                 return None
             if family.owner["metadata"].get("deletionTimestamp"):
                 return None  # its children go with it
@@ -140,40 +134,35 @@ class Reconciler:
                 return seconds
         return 0.0
 
-    def _forget(self, key: Key) -> None:
-        self._written.pop(key, None)
-        self._children.forget(key)
-        self._recorder.forget(*key)
-
     def _finish(self, key: Key, later: list[PendingWork]) -> None:
         """Delete what nobody waits for, and tell what happened."""
         names = (
             name for each in later for name in (*each.made.delete, *each.observation.lingering)
         )
         for name in dict.fromkeys(names):
-            self._children.delete(key, name)
+            self.children.delete(key, name)
         for after in later:
             for thing, link in after.made.links:
-                self._publisher.tell(thing, link.events, after.now)
-                self._recorder.record(thing, link, after.observation.jobs)
+                self.publisher.tell(thing, link.events, after.now)
+                self.recorder.record(thing, link, after.observation.jobs)
 
     def _pass(self, key: Key, family: Family, later: list[PendingWork]) -> float | None:
-        now, kind = self._clock(), KINDS[key.kind]
+        now, kind = self.clock(), KINDS[key.kind]
         try:
             thing = kind.read(family.owner or {})
-            if why := kind.unfit(thing, build_allowlist(self._settings)):
+            if why := kind.unfit(thing, build_allowlist(self.settings)):
                 raise InputError(why)
-            observation = self._children.observe(key, family, now)
+            observation = self.children.observe(key, family, now)
             made = plan_step(thing, observation.jobs, now)
             if observation.is_doubtful or made.create:
                 # Acting on what is absent needs a look at what is there now, not what was shown.
-                self._children.refresh(key)
-                observation = self._children.observe(key, self._index.get(key), now)
+                self.children.refresh(key)
+                observation = self.children.observe(key, self.index.get(key), now)
                 made = plan_step(thing, observation.jobs, now)
             made = self._create(thing, made, observation.jobs, now)
             return self._publish(key, family, PendingWork(made, observation, now), later)
         except (InputError, PermanentError) as error:
-            self._publisher.reject(key, family.owner or {}, error.message, now)
+            self.publisher.reject(key, family.owner or {}, error.message, now)
             return None
 
     def _create(self, thing: Thing, made: Step, jobs: list[ObservedJob], now: datetime) -> Step:
@@ -181,7 +170,7 @@ class Reconciler:
         unmade = []
         for request in made.create:
             try:
-                problem = self._children.create(build_manifest(request, thing, self._settings))
+                problem = self.children.create(build_manifest(request, thing, self.settings))
             except JobRefused as error:
                 problem = Problem(error.message, may_pass=False)
             if problem:
@@ -201,14 +190,14 @@ class Reconciler:
         if changed and pause and not made.is_pressing:
             return pause
         if changed:
-            self._publisher.write_status(key, family.owner or {}, made.status.to_json())
-            self._written[key] = now
+            self.publisher.write_status(key, family.owner or {}, made.status.to_json())
+            self.written[key] = now
         later.append(after)
         return 0.0 if made.goes_on else self._rest(made, after.observation, now)
 
     def _compute_pause(self, key: Key, now: datetime) -> float:
         """Seconds until a status that is not pressing may be written."""
-        since = self._written.get(key)
+        since = self.written.get(key)
         if since is None:
             return 0.0
         return max(0.0, SETTLE_SECONDS - (now - since).total_seconds())

@@ -38,11 +38,6 @@ def find_environment(new: FederationStatus, name: str) -> RoundEnvironment | Non
     return next((e for e in environments if e.name == name), None)
 
 
-def has_given_up(before: RoundEnvironment, after: RoundEnvironment) -> bool:
-    """Whether the present attempt ended without a result."""
-    return after.attempt != before.attempt or after.state == "Failed"
-
-
 def name_failure(job: ObservedJob) -> str:
     """The name of a failure, as the troubleshooting page lists it."""
     if job.reason:

@@ -13,10 +13,10 @@ import hansa
 from hansa.api import bucket_documents, bucket_keys
 from hansa.api.assignment import Assignment
 from hansa.api.bucket_documents import AuditHead, GlobalManifest, MadeWith, Refusal
-from hansa.core.errors import Corrupt, Denied, NotFound
+from hansa.core.errors import Corrupt, Denied
 from hansa.store import audit_log
 from hansa.store.audit_log import AuditEntry
-from hansa.store.base import ObjectStore, put_once
+from hansa.store.base import ObjectStore, get_if_present, put_once
 from hansa.store.documents import parse
 
 CLIENT_SETTINGS = ("exploration", "experience", "training")
@@ -92,6 +92,7 @@ def _build_entry(
     refused: Mapping[str, str],
 ) -> AuditEntry:
     inputs, settings = assignment.inputs(), assignment.settings.to_json()
+    owner = get_if_present(store, bucket_keys.federation(assignment.storage.prefix))
     return AuditEntry(
         program=hansa.__version__,
         round=assignment.round,
@@ -102,18 +103,11 @@ def _build_entry(
         minimum=assignment.minimum,
         base_model=assignment.model.sha256,
         shapes=assignment.adapter.shapes,
-        owner=_read_owner_digest(store, assignment.storage.prefix),
+        owner=bucket_documents.sha256(owner) if owner is not None else None,
         members=sorted(assignment.members, key=lambda member: member.environment),
         refused=[Refusal(environment=e, reason=r) for e, r in sorted(refused.items())],
         made_with=describe_versions(),
     )
-
-
-def _read_owner_digest(store: ObjectStore, prefix: str) -> str | None:
-    try:
-        return bucket_documents.sha256(store.get(bucket_keys.federation(prefix)))
-    except NotFound:
-        return None
 
 
 def _write(
@@ -125,9 +119,8 @@ def _write(
     """
     key = bucket_keys.audit_entry(assignment.storage.prefix, assignment.round)
     if place.is_taken:
-        try:
-            stored = store.get(key)
-        except NotFound:
+        stored = get_if_present(store, key)
+        if stored is None:
             return None
     else:
         whole = entry.model_copy(update={"sha256": entry.digest()})

@@ -11,9 +11,10 @@ the sum, and nobody can tell which.
 
 import math
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from itertools import accumulate
 from pathlib import Path
 from typing import BinaryIO
 
@@ -200,7 +201,8 @@ class MaskedMembers(Members):
         marks = [o.manifest.masked for o in self.offers.values() if o.manifest.masked]
         weight, bits = sum(mark.weight for mark in marks), marks[0].bits
         total, names = _ModularSum(bodies), masking.list_trained(start.shapes, self._half)
-        begins = dict(_list_begins(start.shapes, names, origin))
+        sizes = (math.prod(start.shapes[name]) * WORD.itemsize for name in names)
+        begins = dict(zip(names, accumulate(sizes, initial=origin), strict=False))
 
         def make(name: str) -> float:
             if name not in begins:
@@ -228,13 +230,6 @@ class MaskedMembers(Members):
         path.unlink()
         self._files["sum"] = file
         return Update(environment="sum", file=file, norm=norm)
-
-
-def _list_begins(shapes: Shapes, names: list[str], origin: int) -> Iterator[tuple[str, int]]:
-    """Offset of each tensor in a masked update."""
-    for name in names:
-        yield name, origin
-        origin += math.prod(shapes[name]) * WORD.itemsize
 
 
 def _open_body(path: Path, head: bytes) -> BinaryIO:

@@ -113,8 +113,6 @@ def combine(order: MergeOrder, progress: Callable[[int, int], None] | None = Non
 def check_order(order: MergeOrder) -> None:
     """Refuse invalid options before a file is opened."""
     strategy = order.settings.strategy
-    if strategy not in OFFLINE:
-        raise InputError(f"--strategy: got {strategy}, expected one of {', '.join(OFFLINE)}")
     if order.weights and len(order.weights) != len(order.folders):
         got, wanted = len(order.weights), len(order.folders)
         raise InputError(f"--weights: got {got}, expected {wanted}, one for each adapter")

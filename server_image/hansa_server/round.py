@@ -24,7 +24,7 @@ from hansa.api.bucket_documents import (
 from hansa.core.errors import Corrupt, NotFound, PermanentError
 from hansa.core.logs import Log
 from hansa.core.stopwatch import Clock, Stopwatch
-from hansa.store.base import ObjectStore, put_once
+from hansa.store.base import ObjectStore, get_if_present, put_once
 from hansa.store.documents import parse, read_owner
 from hansa_server import audit, plugin
 from hansa_server import folder as folder_
@@ -145,9 +145,8 @@ def check_assignment(assignment: Assignment) -> None:
 def read_committed(store: ObjectStore, assignment: Assignment) -> bytes | None:
     """The round's manifest if it is committed already; its files must exist."""
     folder = get_global_folder(assignment)
-    try:
-        data = store.get(folder + bucket_keys.MANIFEST)
-    except NotFound:
+    data = get_if_present(store, folder + bucket_keys.MANIFEST)
+    if data is None:
         return None
     for name, entry in parse_committed(assignment, data).files.items():
         check_stored_size(store, folder + name, entry)

@@ -240,26 +240,16 @@ class Members:
         )
 
     def _make_too_few_error(self, why: str) -> TooFewMembers:
-        return TooFewMembers(
-            why,
-            AggregatorReport(
-                round=self._assignment.round,
-                manifest="",
-                adapter="",
-                bytes=0,
-                members=[],
-                refused=self.list_refused(),
-            ),
-        )
-
-    def list_refused(self) -> list[tuple[int, str]]:
-        """Refusals as reports carry them."""
-        names = self._assignment.environments
-        return sorted(
+        names, round_ = self._assignment.environments, self._assignment.round
+        refused = sorted(
             (names.index(name), str(reason))
             for name, reason in self.refused.items()
             if name in names  # a silo of a masked sum may have left since
         )
+        report = AggregatorReport(
+            round=round_, manifest="", adapter="", bytes=0, members=[], refused=refused
+        )
+        return TooFewMembers(why, report)
 
     def _check_each(self, names: Iterable[str], check: Callable[[str], None]) -> None:
         """Refuse the members that fail a check; too few left end the round."""

@@ -61,7 +61,9 @@ class AuditCheck:
 
     def run(self, again: Again | None = None, only: int | None = None) -> list[Findings]:
         """Findings of each round, in order; `only` restricts the check to one round."""
-        self._check_chain()
+        for before, (round_, link) in zip([None, *self.log], self.log.items(), strict=False):
+            if link.entry:
+                self._check_link(round_, link.entry, before)
         self._check_signatures()
         wanted = [round_ for round_ in sorted(self.log) if only in (None, round_)]
         for round_ in wanted:
@@ -107,11 +109,6 @@ class AuditCheck:
         if entry.round != round_:
             findings.wrong.append(f"{key}: is the entry of round {entry.round}")
         return Link(entry=entry, sha256=bucket_documents.sha256(data))
-
-    def _check_chain(self) -> None:
-        for before, (round_, link) in zip([None, *self.log], self.log.items(), strict=False):
-            if link.entry:
-                self._check_link(round_, link.entry, before)
 
     def _check_signatures(self) -> None:
         """Compare the log with the federation's status and with signed orders."""

@@ -254,16 +254,13 @@ def hostile_text_is_only_a_wasted_turn(make: Make) -> None:
 def an_action_may_follow_a_thought(make: Make) -> None:
     """`Thought: ... Action: x` is x, as AgentGym's agents write it."""
     plain, thoughtful = make(), make()
+
+    def think(world: World) -> str:
+        return f"Thought: well.\n\nAction:   {_choose_expertly(world)} \nok"
+
     for task in _sample(plain):
-        one = list(_play(plain, task, _choose_expertly))
-        other = list(
-            _play(
-                thoughtful,
-                task,
-                lambda w: f"Thought: well.\n\nAction:   {_choose_expertly(w)} \nok",
-            )
-        )
-        _require(one == other, f"{task.id}: a thought changes the play")
+        same = list(_play(plain, task, _choose_expertly)) == list(_play(thoughtful, task, think))
+        _require(same, f"{task.id}: a thought changes the play")
 
 
 def experts_think_before_they_act(make: Make) -> None:

@@ -221,15 +221,6 @@ def _is_allowed(module: str, attribute: str) -> bool:
     return below or f"{module}:{attribute}" in names
 
 
-def _describe_allowed() -> str:
-    """What an option may name, for an error message."""
-    now = os.environ.get(ENV_WORLD_MODULES, "").strip() or "nothing"
-    return (
-        f"a class or id of a module in {ENV_WORLD_MODULES} (now {now}), or one that a package "
-        f"offers by entry point {GROUP}"
-    )
-
-
 def _require_environment(name: str, found: Any) -> type[Any]:
     """The class of an environment; nothing else is ever called."""
     if not isinstance(found, type) or not all(
@@ -240,7 +231,11 @@ def _require_environment(name: str, found: Any) -> type[Any]:
 
 
 def _build_refusal(name: str) -> OptionError:
-    return OptionError(f"options.env: got {name!r}, expected {_describe_allowed()}")
+    now = os.environ.get(ENV_WORLD_MODULES, "").strip() or "nothing"
+    return OptionError(
+        f"options.env: got {name!r}, expected a class or id of a module in {ENV_WORLD_MODULES} "
+        f"(now {now}), or one that a package offers by entry point {GROUP}"
+    )
 
 
 def _check_kwargs(name: str, maker: Callable[..., Any], kwargs: Mapping[str, object]) -> None:

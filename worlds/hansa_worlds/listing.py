@@ -73,12 +73,11 @@ def to_data(score: PlayerScore) -> dict[str, Any]:
 
 
 def _tally_to_data(tally: EpisodeTally) -> dict[str, Any]:
-    low, high = tally.success.low, tally.success.high
     return {
         "tasks": tally.tasks,
         "episodes": tally.episodes,
         "successes": tally.successes,
         "success": round(tally.success.value, 4),
-        "interval": [round(low, 4), round(high, 4)],
+        "interval": [round(tally.success.low, 4), round(tally.success.high, 4)],
         "turns": round(tally.turns, 2),
     }

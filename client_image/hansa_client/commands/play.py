@@ -57,8 +57,11 @@ def play(
     game = common.make_world(world, common.read_options(option, options))
     drawn_seed = random.SystemRandom().randrange(1_000_000) if seed is None else seed
     chosen = common.choose_task(game, split, task, rng("play", drawn_seed))
-    shows_itself = who == "human" and _is_typing()
-    watched = Watched(game, _make_screen(who, output), who, echo=not shows_itself)
+    shows_itself = who == "human" and sys.stdin.isatty()
+    screen = console(stderr=output is not Format.TABLE)
+    # Nothing is shown when only a program reads the output.
+    screen.quiet = output is not Format.TABLE and who != "human"
+    watched = Watched(game, EpisodeScreen(screen), who, echo=not shows_itself)
     with closing(game), common.explain_world_errors():
         if who == "model":
             base = common.load_base(model, adapter, threads)
@@ -77,13 +80,6 @@ def play(
         print_data({**about, **watched.record()}, output)
     elif seed is None:
         say(f"again: --task {sanitize(chosen.id)} --seed {drawn_seed}")
-
-
-def _make_screen(who: PlayerName, output: Format) -> EpisodeScreen:
-    """Where the episode is shown: nowhere when only a program reads the output."""
-    screen = console(stderr=output is not Format.TABLE)
-    screen.quiet = output is not Format.TABLE and who != "human"
-    return EpisodeScreen(screen)
 
 
 def _play_human(world: Watched, task: Task, *, data_on_stdout: bool) -> None:
@@ -105,13 +101,8 @@ def _play_human(world: Watched, task: Task, *, data_on_stdout: bool) -> None:
     world.end(unless_done="you left")
 
 
-def _is_typing() -> bool:
-    """Whether stdin is a terminal, which echoes what is typed."""
-    return sys.stdin.isatty()
-
-
 def _read_action(before: str, data_on_stdout: bool) -> str | None:
-    if not _is_typing():
+    if not sys.stdin.isatty():  # a terminal echoes what is typed
         line = sys.stdin.readline()
         return line.strip() if line else None
     try:

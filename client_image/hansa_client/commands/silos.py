@@ -22,8 +22,6 @@ from hansa.local.credentials import read_credentials
 from hansa.local.rundir import RunDir
 from hansa.publish.bucket import check_name, suggest_forward
 from hansa.store.base import ObjectStore
-from hansa_client.experience import shards
-from hansa_client.experience.shards import Shard
 
 RunName = Annotated[
     str, typer.Argument(metavar="RUN", help="Folder of a run, or a federation on the cluster.")
@@ -45,15 +43,6 @@ class StoredSilo:
     def name(self) -> str:
         """Name of the environment."""
         return self.environment.name
-
-    def list_rounds(self) -> list[int]:
-        """Rounds with a shard; 0 holds the demonstrations."""
-        return shards.list_rounds(self.store, self.prefix, self.name)
-
-    def read_shard(self, round_: int) -> Shard:
-        """One round's episodes."""
-        key = bucket_keys.experience_shard(self.prefix, self.name, round_)
-        return shards.decode(self.store.get(key), key)
 
 
 def find_run(

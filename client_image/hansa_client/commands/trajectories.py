@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hansa.api import bucket_keys
 from hansa.cli.common import Format, Output, console, print_data, say
 from hansa.cli.target import Context, Credentials, KubeconfigFile, Namespace
 from hansa.core.errors import Corrupt, Denied, InputError
@@ -21,8 +22,7 @@ from hansa.publish.bucket import Endpoint, read_known_fields, set_endpoint
 from hansa_client.commands import common, silos
 from hansa_client.commands.show import EpisodeScreen, format_reward
 from hansa_client.commands.silos import RunName, StoredSilo
-from hansa_client.experience import agentgym_format
-from hansa_client.experience.agentgym_format import Conversation
+from hansa_client.experience import agentgym_format, shards
 from hansa_client.trajectory import Episode
 
 TITLES = ("K", "ENVIRONMENT", "ROUND", "TASK", "SOURCE", "END", "REWARD", "TURNS")
@@ -147,8 +147,9 @@ def find(chosen: list[StoredSilo], wanted: EpisodeFilter) -> Iterator[Match]:
         for round_ in _list_rounds(silo):
             if wanted.round not in (None, round_):
                 continue
+            key = bucket_keys.experience_shard(silo.prefix, silo.name, round_)
             try:
-                episodes = silo.read_shard(round_).episodes
+                episodes = shards.decode(silo.store.get(key), key).episodes
             except Corrupt as error:
                 say(f"note: left out: {error.message}")
                 continue
@@ -157,7 +158,7 @@ def find(chosen: list[StoredSilo], wanted: EpisodeFilter) -> Iterator[Match]:
 
 def _list_rounds(silo: StoredSilo) -> list[int]:
     try:
-        return silo.list_rounds()
+        return shards.list_rounds(silo.store, silo.prefix, silo.name)
     except Denied:
         say(f"note: left out: {silo.name}, whose store these credentials may not read")
         return []
@@ -238,17 +239,18 @@ def _export(matches: Iterator[Match], out: Path) -> None:
         name = each.silo.name
         if name not in introductions:
             introductions[name] = _find_introduction(each.silo)
-        lines.append(agentgym_format.encode(_make_conversation(each.episode, introductions[name])))
+        turns = each.episode.turns
+        conversation = agentgym_format.make_conversation(
+            each.episode.task,
+            introductions[name],
+            [turn.text for turn in turns],
+            [place for place, turn in enumerate(turns) if turn.trained is False],
+        )
+        lines.append(agentgym_format.encode(conversation))
     if not lines:
         raise InputError("--export: there are no such episodes")
     where = common.write_file("--export", out, b"".join(lines))
     say(f"{len(lines)} episodes in {where}: they are private data of the silos")
-
-
-def _make_conversation(episode: Episode, introduction: str) -> Conversation:
-    said = [turn.text for turn in episode.turns]
-    untrained = [place for place, turn in enumerate(episode.turns) if turn.trained is False]
-    return agentgym_format.make_conversation(episode.task, introduction, said, untrained)
 
 
 def _find_introduction(silo: StoredSilo) -> str:

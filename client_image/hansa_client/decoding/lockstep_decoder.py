@@ -48,14 +48,17 @@ class LockstepDecoder:
             self._begin(list(self._writing))
         else:
             self._keep_rows(list(self._writing))
-            self._mask_rows([request.row for request in requests if request.is_first])
+            for place in [self._rows.index(each.row) for each in requests if each.is_first]:
+                self._mask[place] = self._lengths[place] = 0  # the past of another episode
 
     def write(self, patience: int) -> list[tuple[int, list[int]]]:
         """Read the new tokens, then generate until all turns have ended."""
         turns = [self._writing[row] for row in self._rows]
         logits = self._forward(*self._pad([one.request.tokens for one in turns]))
         while True:
-            tokens = sample(logits, self._collect_uniforms(turns), self._temperature)
+            drawn = [0.0 if one.is_over else one.get_uniform() for one in turns]
+            uniforms = torch.tensor(drawn, dtype=torch.float64, device=self._device)
+            tokens = sample(logits, uniforms, self._temperature)
             for one, token in zip(turns, tokens.tolist(), strict=True):
                 if not one.is_over:
                     one.add([token], self._endings)
@@ -64,10 +67,6 @@ class LockstepDecoder:
             going = [int(not one.is_over) for one in turns]
             mask = torch.tensor(going, device=self._device)
             logits = self._forward(tokens[:, None], mask[:, None])
-
-    def _collect_uniforms(self, turns: Sequence[PartialTurn]) -> torch.Tensor:
-        numbers = [0.0 if one.is_over else one.get_uniform() for one in turns]
-        return torch.tensor(numbers, dtype=torch.float64, device=self._device)
 
     def _begin(self, rows: list[int]) -> None:
         self._rows = rows
@@ -83,12 +82,6 @@ class LockstepDecoder:
             self._mask = self._mask.index_select(0, indices)
             self._lengths = self._lengths.index_select(0, indices)
         self._rows = [self._rows[place] for place in places]
-
-    def _mask_rows(self, rows: list[int]) -> None:
-        """Mask the past of rows that begin a new episode."""
-        for row in rows:
-            self._mask[self._rows.index(row)] = 0
-            self._lengths[self._rows.index(row)] = 0
 
     def _pad(self, rows: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
         tokens = [torch.tensor(row, device=self._device) for row in rows]

@@ -109,13 +109,10 @@ class StopConditions:
         for count in range(known + 1, len(tokens) + 1):
             if tokens[count - 1] in self.tokens:
                 return count
-            if texts and self._has_text(tokens[:count], texts):
+            written = self._chat.decode(tokens[:count]) if texts else ""
+            if any(ending in written for ending in texts):
                 return count
         return 0
-
-    def _has_text(self, tokens: Sequence[int], texts: Sequence[str]) -> bool:
-        written = self._chat.decode(tokens)
-        return any(ending in written for ending in texts)
 
 
 @dataclass

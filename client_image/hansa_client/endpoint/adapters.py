@@ -140,7 +140,9 @@ class _EndpointAdapter:
         for entry in entries:
             digest, name = entry.get("adapter_sha256"), str(entry["id"])
             is_it = digest == self._offer.digest if digest else self._is_named(name)
-            if is_it and not self._is_of_another_silo(name):
+            if is_it and name.startswith(OFFERED) and not self._offer.is_own(name):
+                continue  # another silo has loaded it, and may unload it at any time
+            if is_it:
                 base = f"{entry.get('parent')}:" if self._server == "sglang" else ""
                 return Served(f"{base}{name}", PLAIN.get(self._server, {}))
         return None
@@ -184,10 +186,6 @@ class _EndpointAdapter:
 
     def _is_named(self, name: str) -> bool:
         return self._offer.digest[:DIGITS] in name
-
-    def _is_of_another_silo(self, name: str) -> bool:
-        """Whether another silo has loaded it, and may unload it at any time."""
-        return name.startswith(OFFERED) and not self._offer.is_own(name)
 
     def offer(self, folder: Path) -> Served | None:
         """Write the adapter where the server reads it, and wait until it is loaded."""

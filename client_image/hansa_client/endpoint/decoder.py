@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import NamedTuple
 
 from hansa.core.http import HttpError
@@ -68,11 +68,8 @@ class EndpointDecoder:
     def write(self, patience: int) -> list[tuple[int, list[int]]]:
         """Wait for an answer, and take all that have arrived."""
         answers = [self._answers.get()]
-        try:
-            while True:
-                answers.append(self._answers.get_nowait())
-        except Empty:
-            pass
+        while not self._answers.empty():  # nobody else takes any
+            answers.append(self._answers.get_nowait())
         taken = [(answer.row, *self._process_answer(answer)) for answer in answers]
         self.notes = {row: note for row, _, note in taken}
         return [(row, tokens) for row, tokens, _ in taken]

@@ -59,15 +59,13 @@ class Conversation:
 
     def merge_rules(self) -> tuple[ConversationTurn, ...]:
         """The turns as a rollout has them: rules and first observation are one, without "OK."."""
-        if len(self.turns) < 3 or not _is_agreement(self.turns[1]):
+        if len(self.turns) < 3:
             return self.turns
-        rules, _, first, *rest = self.turns
+        rules, answer, first, *rest = self.turns
+        # AgentGym's agents say "Ok." to the rules, some a little more.
+        if answer.loss or answer.text[:2].lower() != "ok":
+            return self.turns
         return ConversationTurn("human", f"{rules.text}\n{first.text}"), *rest
-
-
-def _is_agreement(turn: ConversationTurn) -> bool:
-    """Whether it only answers the rules: AgentGym's agents say "Ok." there, some a little more."""
-    return not turn.loss and turn.text[:2].lower() == "ok"
 
 
 def make_conversation(
@@ -152,7 +150,8 @@ def _parse_conversation(given: Any, where: str) -> Conversation:
     if not isinstance(given, dict):
         raise _reject(where, given, "an object with item_id and conversations")
     item = given.get("item_id")
-    if isinstance(item, bool) or not isinstance(item, str | int) or not _is_id(str(item)):
+    is_id = isinstance(item, str | int) and not isinstance(item, bool)
+    if not is_id or not 0 < len(str(item)) <= LONGEST_ID or not _is_encodable(str(item)):
         raise _reject(f"{where}: item_id", item, "text, as webshop_6")
     turns = given.get("conversations")
     if not isinstance(turns, list) or not 2 <= len(turns) <= MOST_TURNS:
@@ -183,10 +182,6 @@ def _parse_turn(given: Any, who: Who, where: str) -> ConversationTurn:
     if who == "human" and loss:
         raise _reject(f"{where}.loss", loss, "null (nobody trains on what the world said)")
     return ConversationTurn(who, text, loss)
-
-
-def _is_id(text: str) -> bool:
-    return 0 < len(text) <= LONGEST_ID and _is_encodable(text)
 
 
 def _is_encodable(text: str) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from hansa_client.experience.shards import Shard
-from hansa_client.trajectory import Episode, Turn
+from hansa_client.trajectory import Episode
 
 
 def mark_circles(shards: Sequence[Shard], shows_state: Callable[[Episode], bool]) -> list[Shard]:
@@ -43,10 +43,8 @@ def mark_episode(episode: Episode) -> Episode:
         if text in way:
             begin = way[text]
             way = {earlier: at for earlier, at in way.items() if at < begin}
-            turns[begin:index] = [_mark_turn(between) for between in turns[begin:index]]
+            for at in range(begin, index):
+                if turns[at].role == "agent":
+                    turns[at] = turns[at].model_copy(update={"trained": False})
         way[text] = index
     return episode.model_copy(update={"turns": turns})
-
-
-def _mark_turn(turn: Turn) -> Turn:
-    return turn.model_copy(update={"trained": False}) if turn.role == "agent" else turn

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -115,45 +116,39 @@ def _make_run(
     return run
 
 
+@dataclass
 class _Training:
     """One training from start to end."""
 
-    def __init__(
-        self,
-        wrapped: Any,
-        scorer: Scorer,
-        lesson: TrainingSet,
-        objective: Objective,
-        optimizer: AdamW,
-        take_step: Callable[[int, int], None],
-    ) -> None:
-        self.optimizer = optimizer
-        self._take_step = take_step
-        self._wrapped = wrapped
-        self._lesson = lesson
-        self._objective = objective
-        self._scorer = scorer
-        self._lengths = [len(sequence) for sequence in lesson.sequences]
-        self._room = lesson.training.micro_batch_tokens
-        self.shrunk = 0
-        """Tokens of a micro-batch since memory ran out; 0: it never did."""
+    wrapped: Any
+    scorer: Scorer
+    lesson: TrainingSet
+    objective: Objective
+    optimizer: AdamW
+    take_step: Callable[[int, int], None]
+    shrunk: int = 0
+    """Tokens of a micro-batch since memory ran out; 0: it never did."""
+
+    def __post_init__(self) -> None:
+        self._lengths = [len(sequence) for sequence in self.lesson.sequences]
+        self._room = self.lesson.training.micro_batch_tokens
 
     def run_steps(self, progress: Callable[[int, int], None]) -> Iterator[tuple[float, float]]:
         """Take the optimizer steps; each yields its summed loss and what it is divided by."""
-        self._wrapped.eval()
+        self.wrapped.eval()
         with torch.no_grad():
-            self._objective.begin(self._scorer)
-        self._wrapped.train()
-        steps = self._lesson.plan_steps()
+            self.objective.begin(self.scorer)
+        self.wrapped.train()
+        steps = self.lesson.plan_steps()
         self._expect()
         for done, step in enumerate(steps):
-            size = self._objective.size(step)
+            size = self.objective.size(step)
             own = self._compute_gradients(step, size)
             loss = multi_gpu.sum_gradients(self.optimizer.weights, own)
             if not math.isfinite(loss):
-                rate = self._lesson.training.learning_rate
+                rate = self.lesson.training.learning_rate
                 raise Diverged.at_step(done + 1, len(steps), f"loss {loss}", rate)
-            self._take_step(done, len(steps))
+            self.take_step(done, len(steps))
             yield loss, size
             progress(done + 1, len(steps))
 
@@ -169,15 +164,15 @@ class _Training:
 
     def _backward(self, part: Sequence[int], size: float) -> float:
         self.optimizer.copy_gradients()
-        loss = self._objective.loss(self._scorer, part)
+        loss = self.objective.loss(self.scorer, part)
         loss.div(size).backward()  # type: ignore[no-untyped-call]
         return float(loss.detach())
 
     def _expect(self) -> None:
         """Tell the scorer the lengths of all rows."""
-        steps = self._lesson.plan_steps()
+        steps = self.lesson.plan_steps()
         parts = [part for step in steps for part in self._split(step, self._room)]
-        self._scorer.expect([[self._lengths[index] for index in part] for part in parts])
+        self.scorer.expect([[self._lengths[index] for index in part] for part in parts])
 
     def _shrink(self) -> bool:
         """Halve the micro-batches of all steps and discard the step's gradients so far.
@@ -196,13 +191,13 @@ class _Training:
     def _measure_largest_part(self, room: int) -> int:
         return max(
             batches.count_padded_tokens(part, self._lengths)
-            for step in self._lesson.plan_steps()
+            for step in self.lesson.plan_steps()
             for part in self._split(step, room)
         )
 
     def _split(self, step: Sequence[int], room: int) -> list[list[int]]:
-        own = multi_gpu.take_share(step, self._lesson.together)
-        return batches.split_step(own, self._lengths, self._lesson.together, room) if own else []
+        own = multi_gpu.take_share(step, self.lesson.together)
+        return batches.split_step(own, self._lengths, self.lesson.together, room) if own else []
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -75,40 +75,37 @@ class Protection:
         return (total + self.noise * self.clip * there) / self.divisor
 
 
+@dataclass
 class PrivateRun:
     """One private training from start to end."""
 
-    shrunk = 0
+    wrapped: Any
+    protection: Protection
+    loss: Callable[[int], torch.Tensor]
+    """One trajectory's mean loss."""
+    optimizer: AdamW
+    take_step: Callable[[int, int], None]
+    """Adds nothing that depends on data."""
+    packed: PackedGradients | None = None
+    """Computes the gradients of many trajectories at a time; None: one by one."""
+    shrunk: ClassVar[int] = 0
     """Never reported: it would reveal something about the sampled trajectories."""
 
-    def __init__(
-        self,
-        wrapped: Any,
-        protection: Protection,
-        loss: Callable[[int], torch.Tensor],
-        optimizer: AdamW,
-        take_step: Callable[[int, int], None],
-    ) -> None:
-        """`loss` is one trajectory's mean loss; `take_step` adds nothing that depends on data."""
-        self._wrapped = wrapped
-        self._protection = protection
-        self._loss = loss
-        self._take_step = take_step
-        self.optimizer = optimizer
-        self.weights = optimizer.weights
-        self.packed: PackedGradients | None = None
-        """Computes the gradients of many trajectories at a time; None: one by one."""
+    @property
+    def weights(self) -> list[torch.Tensor]:
+        """What is trained."""
+        return self.optimizer.weights
 
     def run_steps(self, progress: Callable[[int, int], None]) -> Iterator[tuple[float, float]]:
         """Take the steps; no loss is reported, since it depends on the records."""
-        total = self._protection.steps
-        self._wrapped.train()
-        lots = [self._protection.draw(step) for step in range(total)]
+        total = self.protection.steps
+        self.wrapped.train()
+        lots = [self.protection.draw(step) for step in range(total)]
         with self._open_gradients(lots) as gradients:
             for done in range(total):
                 for weight, gradient in zip(self.weights, gradients(done), strict=True):
                     weight.grad = gradient
-                self._take_step(done, total)
+                self.take_step(done, total)
                 yield 0.0, 1.0
                 progress(done + 1, total)
 
@@ -117,7 +114,7 @@ class PrivateRun:
         self, lots: even_rows.Lots
     ) -> Iterator[Callable[[int], list[torch.Tensor]]]:
         """A function that returns the gradients of a step: by weight, or for a GPU all at once."""
-        protection, packed = self._protection, self.packed
+        protection, packed = self.protection, self.packed
         if packed:
             sizes = {name: weight.numel() for name, weight in self.optimizer.named.items()}
             with noise.draw_ahead(protection.stream, sizes, protection.steps) as coming:
@@ -142,13 +139,13 @@ class PrivateRun:
             return split_by_weight(self.packed.add_up(drawn).clone(), self.weights)
         sums = [torch.zeros_like(weight, dtype=torch.float64) for weight in self.weights]
         for index in drawn:
-            add_clipped(sums, self.compute_gradients(index), self._protection.clip)
+            add_clipped(sums, self.compute_gradients(index), self.protection.clip)
         return sums
 
     def compute_gradients(self, index: int) -> list[torch.Tensor]:
         """The gradient of one trajectory's mean loss at each weight."""
         self.optimizer.forget_gradients()
-        self._loss(index).backward()  # type: ignore[no-untyped-call]
+        self.loss(index).backward()  # type: ignore[no-untyped-call]
         gradients = [torch.zeros_like(w) if w.grad is None else w.grad for w in self.weights]
         self.optimizer.forget_gradients()
         return gradients
@@ -181,29 +178,25 @@ class FlatNoise:
         return split_by_weight(flat.to(self._weights[0].dtype), self._weights)
 
 
+@dataclass
 class PackedGradients:
     """Per-trajectory gradients from the segments of packed rows."""
 
-    def __init__(
-        self,
-        scorer: PackedScorer,
-        segments: Segments,
-        weights: Sequence[torch.Tensor],
-        sequences: Sequence[trajectory.Sequence],
-        counts: Sequence[float],
-        room: int,
-        clip: float,
-    ) -> None:
-        """A row has at most `room` tokens; without `counts` all trajectories count equally."""
-        self._scorer = scorer
-        self._segments = segments
-        self._weights = weights
-        self._sequences = sequences
-        self._lengths = [len(sequence) for sequence in sequences]
-        self._room = room
-        self._add_rows = partial(add_clipped_rows, clip=clip)
-        self._agents = [count_agent_tokens([sequence]) for sequence in sequences]
-        pairs = zip(counts or [1.0] * len(sequences), self._agents, strict=True)
+    scorer: PackedScorer
+    segments: Segments
+    weights: Sequence[torch.Tensor]
+    sequences: Sequence[trajectory.Sequence]
+    counts: Sequence[float]
+    """What each trajectory counts; empty: all count equally."""
+    room: int
+    """Most tokens of a row."""
+    clip: float
+
+    def __post_init__(self) -> None:
+        self._lengths = [len(sequence) for sequence in self.sequences]
+        self._add_rows = partial(add_clipped_rows, clip=self.clip)
+        self._agents = [count_agent_tokens([sequence]) for sequence in self.sequences]
+        pairs = zip(self.counts or [1.0] * len(self.sequences), self._agents, strict=True)
         self._shares = [weight / max(1, count) for weight, count in pairs]
         self._shapes: list[even_rows.RowShape] = []
         self._graphed: GraphedSums | None = None
@@ -211,19 +204,19 @@ class PackedGradients:
 
     def expect(self, lots: even_rows.Lots) -> None:
         """Capture CUDA graphs if the rows of all steps are many enough."""
-        while self._scorer.may_record:
-            own = (lots, self._lengths, self._agents, self._room)
+        while self.scorer.may_record:
+            own = (lots, self._lengths, self._agents, self.room)
             self._shapes = even_rows.choose_shapes(*own, least=scoring.MANY)
             if not self._shapes:
                 return
             try:
                 self._graphed = GraphedSums(
-                    self._scorer, self._segments, self._weights, self._shapes, self._add_rows
+                    self.scorer, self.segments, self.weights, self._shapes, self._add_rows
                 )
             except torch.OutOfMemoryError:
                 if all(shape.count == 1 for shape in self._shapes):
                     return
-                self._room = min(self._room, max(each.tokens for each in self._shapes)) // 2
+                self.room = min(self.room, max(each.tokens for each in self._shapes)) // 2
             except RuntimeError:  # a layer that waits for the GPU cannot be captured: only slower
                 return
             else:
@@ -248,11 +241,11 @@ class PackedGradients:
             self._graphed.total.zero_()
             for shape, part in even_rows.fill_rows(drawn, self._lengths, self._shapes):
                 shares = [self._shares[index] for index in part]
-                sequences = [self._sequences[index] for index in part]
+                sequences = [self.sequences[index] for index in part]
                 self._graphed.add(shape, even_rows.build_row(shape, sequences, shares))
             return self._graphed.total
-        count = sum(weight.numel() for weight in self._weights)
-        total = torch.zeros(count, dtype=torch.float64, device=self._weights[0].device)
+        count = sum(weight.numel() for weight in self.weights)
+        total = torch.zeros(count, dtype=torch.float64, device=self.weights[0].device)
         for part in self.split_lot(drawn):
             rows = [each.flatten(1) for each in self.compute_gradients(part)]
             self._add_rows(total, torch.cat(rows, dim=1))
@@ -260,26 +253,26 @@ class PackedGradients:
 
     def split_lot(self, drawn: Sequence[int]) -> list[list[int]]:
         """A step's sequences in rows, similar lengths together."""
-        return batches.fill_batches(drawn, self._lengths, self._room)
+        return batches.fill_batches(drawn, self._lengths, self.room)
 
     def shrink(self, drawn: Sequence[int]) -> bool:
         """Halve the rows from now on; False: they have one sequence each already."""
         self._graphed = None
         several = [part for part in self.split_lot(drawn) if len(part) > 1]
         if several:
-            self._room = (
+            self.room = (
                 max(batches.count_padded_tokens(part, self._lengths) for part in several) // 2
             )
         return bool(several)
 
     def compute_gradients(self, part: Sequence[int]) -> list[torch.Tensor]:
         """For each weight the gradients of these sequences' mean losses, stacked."""
-        sequences = [self._sequences[index] for index in part]
-        self._segments.begin([self._lengths[index] for index in part], self._weights[0].device)
-        logprobs, rows = self._scorer.logprobs(sequences)
-        shares = self._scorer.tensor([self._shares[index] for index in part])
+        sequences = [self.sequences[index] for index in part]
+        self.segments.begin([self._lengths[index] for index in part], self.weights[0].device)
+        logprobs, rows = self.scorer.logprobs(sequences)
+        shares = self.scorer.tensor([self._shares[index] for index in part])
         (-(logprobs * shares[rows]).sum()).backward()  # type: ignore[no-untyped-call]
-        return self._segments.end(self._weights)
+        return self.segments.end(self.weights)
 
 
 @torch.no_grad()

@@ -37,7 +37,10 @@ class Chat:
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
-        self._specials = _list_specials(tokenizer)
+        added = {t.content for t in tokenizer.added_tokens_decoder.values() if t.special}
+        specials: set[str] = added | set(tokenizer.all_special_tokens)
+        self._specials = sorted(specials, key=lambda text: (-len(text), text))
+        """Texts that the tokenizer reads as one special token, longest first."""
         self._frame = _PLAIN
         end = tokenizer.eos_token
         if tokenizer.chat_template:
@@ -174,12 +177,6 @@ class Chat:
         for special in self._specials:
             text = text.replace(special, "")
         return text
-
-
-def _list_specials(tokenizer: Any) -> list[str]:
-    """Texts that the tokenizer reads as one special token, longest first."""
-    added = {t.content for t in tokenizer.added_tokens_decoder.values() if t.special}
-    return sorted(added | set(tokenizer.all_special_tokens), key=lambda text: (-len(text), text))
 
 
 def _find_frame(tokenizer: Any) -> tuple[str, str, tuple[str, str]]:

@@ -7,41 +7,35 @@ a norm is one kernel of torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import MethodType
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.functional import rms_norm
 
+from hansa_client.models.lora import replace_forwards
 from hansa_client.models.segments import Segments
 
 _NORMS = frozenset({"LlamaRMSNorm", "MistralRMSNorm", "Qwen2RMSNorm", "Qwen3RMSNorm"})
 """Norms of transformers that are plain RMS norms."""
 
 
-@contextmanager
 def fuse_layers(
     wrapped: Any, *, dropout: float, segments: Segments | None = None
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """Within, a model that PEFT has wrapped uses these; with dropout its adapters stay PEFT's.
 
     `segments` collects the gradients of these adapters for each trajectory.
     """
-    changed = [
-        (layer, forward)
-        for layer in wrapped.modules()
-        if (forward := _choose_forward(layer, dropout, segments))
-    ]
-    for layer, forward in changed:
-        layer.forward = MethodType(forward, layer)
-    try:
-        yield
-    finally:
-        for layer, _ in changed:
-            del layer.forward
+    return replace_forwards(
+        [
+            (layer, forward)
+            for layer in wrapped.modules()
+            if (forward := _choose_forward(layer, dropout, segments))
+        ]
+    )
 
 
 def _choose_forward(

@@ -144,21 +144,18 @@ def find_places(
     return both[0], both[1]
 
 
+@dataclass
 class FlashPlan:
     """A pass by flash attention with the rows' lengths, without padding or masks."""
 
-    def __init__(
-        self,
-        places: torch.Tensor,
-        positions: torch.Tensor,
-        begins: torch.Tensor,
-        slots: torch.Tensor,
-        used: torch.Tensor,
-        widest: int,
-    ) -> None:
-        """`begins`: where each row's queries begin, and the end; `slots`: where its keys begin."""
-        self.places, self.positions = places, positions
-        self._begins, self._slots, self._used, self._widest = begins, slots, used, widest
+    places: torch.Tensor
+    positions: torch.Tensor
+    begins: torch.Tensor
+    """Where each row's queries begin, and the end."""
+    slots: torch.Tensor
+    """Where its keys begin."""
+    used: torch.Tensor
+    widest: int
 
     @classmethod
     def from_spans(cls, slots: KVSlots, spans: Sequence[Span], device: torch.device) -> FlashPlan:
@@ -181,15 +178,15 @@ class FlashPlan:
             query,
             keys.flatten(0, 1),
             values.flatten(0, 1),
-            self._begins,
-            self._slots,
-            self._widest,
+            self.begins,
+            self.slots,
+            self.widest,
             keys.shape[1],
             0.0,
-            self._widest > 1,
+            self.widest > 1,
             False,
             scale=scale,
-            seqused_k=self._used,
+            seqused_k=self.used,
         )[0]
         return attended
 

@@ -6,7 +6,7 @@ the builtin model. Arrays are those of NumPy, as everywhere else in Hansa.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from types import MethodType
 from typing import TYPE_CHECKING, Any
@@ -111,22 +111,32 @@ def merge_adapter(model: Any, adapter: Adapter, tensors: Tensors) -> Iterator[No
 
 
 @contextmanager
-def fold_layers(wrapped: Any, adapter: Adapter) -> Iterator[None]:
+def replace_forwards(forwards: Sequence[tuple[Any, Callable[..., torch.Tensor]]]) -> Iterator[None]:
+    """Within, these layers compute by these functions."""
+    for layer, forward in forwards:
+        layer.forward = MethodType(forward, layer)
+    try:
+        yield
+    finally:
+        for layer, _ in forwards:
+            del layer.forward
+
+
+def fold_layers(wrapped: Any, adapter: Adapter) -> AbstractContextManager[None]:
     """Within, small layers compute with W + s·B·A instead of adding B·A to their output.
 
     It is the same function. On a CPU, products of rank 8 are inefficient, so that the full gradient
     is cheaper for a layer of a few hundred rows. With dropout, which is defined on the input of A,
     nothing is folded.
     """
-    kind, forward = _find_linear_class(wrapped)
+    if plain := _find_builtin(wrapped):
+        kind, forward = plain.Linear, plain.Linear.folded
+    else:
+        from peft.tuners.lora import Linear
+
+        kind, forward = Linear, _forward_folded
     layers = [layer for layer in wrapped.modules() if _is_foldable(layer, kind, adapter)]
-    for layer in layers:
-        layer.forward = MethodType(forward, layer)
-    try:
-        yield
-    finally:
-        for layer in layers:
-            del layer.forward
+    return replace_forwards([(layer, forward) for layer in layers])
 
 
 def use_fastest_layers(
@@ -148,15 +158,6 @@ def _find_builtin(model: Any) -> Any:
     from hansa_client.models.builtin import llama, lora
 
     return lora if isinstance(model, llama.Llama) else None
-
-
-def _find_linear_class(wrapped: Any) -> tuple[Any, Any]:
-    """The class of a linear layer with an adapter, and its forward when folded."""
-    if plain := _find_builtin(wrapped):
-        return plain.Linear, plain.Linear.folded
-    from peft.tuners.lora import Linear
-
-    return Linear, _forward_folded
 
 
 def _check_shapes(own: Shapes, tensors: Tensors) -> None:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 
 import torch
+from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 
 
@@ -56,14 +57,10 @@ class Segments:
             return
         if self._places is None:
             raise RuntimeError("backward pass without a call of begin()")
-        left, right = (_append_zeros(each)[self._places] for each in (rows, columns))
+        left, right = (pad(each, (0, 0, 0, 1))[self._places] for each in (rows, columns))
         self._gradients[id(weight)] = torch.bmm(left.transpose(1, 2), right)
 
     def end(self, weights: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The gradients of these weights; the first axis of each is the trajectory."""
         taken, self._gradients, self._places = self._gradients, {}, None
         return [taken[id(weight)] for weight in weights]
-
-
-def _append_zeros(tokens: torch.Tensor) -> torch.Tensor:
-    return torch.cat([tokens, tokens.new_zeros(1, tokens.shape[1])])

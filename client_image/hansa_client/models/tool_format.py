@@ -46,13 +46,11 @@ def render_message(message: Message) -> str:
     content = str(message.get("content") or "")
     if message["role"] == "tool":
         return f"<tool_response>\n{content}\n</tool_response>"
-    calls = [_render_call(each["function"]) for each in message.get("tool_calls") or ()]
+    calls = []
+    for function in (each["function"] for each in message.get("tool_calls") or ()):
+        call = {"name": function["name"], "arguments": parse_arguments(function)}
+        calls.append(f"<tool_call>\n{json.dumps(call)}\n</tool_call>")
     return "\n".join([*([content] if content or not calls else []), *calls])
-
-
-def _render_call(function: Message) -> str:
-    call = {"name": function["name"], "arguments": parse_arguments(function)}
-    return f"<tool_call>\n{json.dumps(call)}\n</tool_call>"
 
 
 def parse_arguments(function: Message) -> Any:

@@ -61,10 +61,6 @@ class HarnessRequest:
             "HANSA_SEED": str(self.seed),
         }
 
-    def to_document(self) -> bytes:
-        """As the body of a request."""
-        return json.dumps(asdict(self)).encode()
-
 
 @dataclass(frozen=True, kw_only=True)
 class HarnessExit:
@@ -144,7 +140,7 @@ class Call:
         self._path = parts.path or "/"
         self._tell = tell
         self._is_closed = False
-        arguments = (errand.to_document(),)
+        arguments = (json.dumps(asdict(errand)).encode(),)
         self._thread = threading.Thread(target=self._ask, args=arguments, daemon=True)
         self._thread.start()
 

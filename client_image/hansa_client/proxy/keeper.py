@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -47,10 +48,8 @@ def main(folder: str, command: list[str]) -> int:
 
 def kill_group(group: int) -> None:
     """Kill a process group, if it is still there."""
-    try:
+    with suppress(OSError):
         os.killpg(group, signal.SIGKILL)
-    except OSError:
-        return
 
 
 def kill_descendants(group: int) -> None:
@@ -58,10 +57,8 @@ def kill_descendants(group: int) -> None:
     kill_group(group)
     for _ in range(_SWEEPS):
         for child in list_children():
-            try:
+            with suppress(OSError):
                 os.kill(child, signal.SIGKILL)
-            except OSError:
-                continue
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass

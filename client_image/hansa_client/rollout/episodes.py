@@ -22,6 +22,7 @@ from hansa_worlds import World
 if TYPE_CHECKING:
     from hansa_client.decoding.protocol import Decoder
     from hansa_client.models.base_model import Base
+    from hansa_client.models.chat_template import Chat
 
 __all__ = ["MAX_LENGTH", "EpisodeJob", "Played", "Progress", "RolloutConfig", "play"]
 
@@ -81,7 +82,7 @@ def play(
     tally = FaultTally(len(jobs), how.max_broken)
     rows = min(how.batch_episodes, len(jobs))
     with decoders(base, rows, how) as decoder, WorldPool(make_world, how, rows) as worlds:
-        live = _EpisodeBatch(base, decoder, worlds, tally, progress).play(jobs)
+        live = _EpisodeBatch(base.chat, decoder, worlds, tally, progress).play(jobs)
     _check_room(base, live, how)
     return Played(
         [episode.as_episode() for episode in live if not episode.fault],
@@ -92,75 +93,74 @@ def play(
     )
 
 
+@dataclass
 class _EpisodeBatch:
     """The episodes under way, by row."""
 
-    def __init__(
-        self, base: Base, decoder: Decoder, worlds: WorldPool, tally: FaultTally, progress: Progress
-    ) -> None:
-        self._chat = base.chat
-        self._decoder = decoder
-        self._worlds = worlds
-        self._tally = tally
-        self._progress = progress
-        self._playing: dict[int, LiveEpisode] = {}
-        self._done = self._successes = 0
+    chat: Chat
+    decoder: Decoder
+    worlds: WorldPool
+    tally: FaultTally
+    progress: Progress
+    playing: dict[int, LiveEpisode] = field(default_factory=dict)
+    done: int = 0
+    successes: int = 0
 
     def play(self, jobs: Sequence[EpisodeJob]) -> list[LiveEpisode]:
         """Play all jobs to their ends; the live episodes in the jobs' order."""
         live: list[LiveEpisode] = []
         waiting = deque(jobs)
         answering: dict[int, LiveEpisode] = {}
-        while waiting or self._playing:
+        while waiting or self.playing:
             fresh = self._begin(waiting)
             live += fresh.values()
-            self._worlds.run_each(LiveEpisode.start, list(fresh.values()))
+            self.worlds.run_each(LiveEpisode.start, list(fresh.values()))
             answering |= self._observe(fresh, first=True)
             if answering:
                 rows = sorted(answering.items())
-                self._decoder.read([episode.request(row) for row, episode in rows])
-            if not self._playing:
+                self.decoder.read([episode.request(row) for row, episode in rows])
+            if not self.playing:
                 continue
             acting = self._write()
-            self._worlds.run_each(LiveEpisode.act, list(acting.values()))
+            self.worlds.run_each(LiveEpisode.act, list(acting.values()))
             answering = self._observe(acting, first=False)
         return live
 
     def _begin(self, waiting: deque[EpisodeJob]) -> dict[int, LiveEpisode]:
         """The next episodes, on the rows that are free."""
-        if self._playing and not self._decoder.joins:
+        if self.playing and not self.decoder.joins:
             return {}
-        free = [row for row in range(self._decoder.rows) if row not in self._playing]
-        fresh = {row: self._worlds.make(waiting.popleft()) for row in free[: len(waiting)]}
-        self._playing |= fresh
+        free = [row for row in range(self.decoder.rows) if row not in self.playing]
+        fresh = {row: self.worlds.make(waiting.popleft()) for row in free[: len(waiting)]}
+        self.playing |= fresh
         return fresh
 
     def _write(self) -> dict[int, LiveEpisode]:
         """Let the model write until turns are over; the episodes whose turns are."""
-        written = self._decoder.write(1 if self._worlds.waits else PATIENCE)
-        texts = self._chat.decode_all([tokens for _, tokens in written])
+        written = self.decoder.write(1 if self.worlds.waits else PATIENCE)
+        texts = self.chat.decode_all([tokens for _, tokens in written])
         for (row, tokens), text in zip(written, texts, strict=True):
-            episode, note = self._playing[row], self._decoder.notes.get(row)
+            episode, note = self.playing[row], self.decoder.notes.get(row)
             if note is None:
-                episode.answer(tokens, text, is_cut=tokens[-1] not in self._chat.stops)
+                episode.answer(tokens, text, is_cut=tokens[-1] not in self.chat.stops)
             elif note.failure:
-                episode.fail(self._decoder.name, note.failure)
+                episode.fail(self.decoder.name, note.failure)
             else:
                 episode.answer(tokens, note.text, is_exact=note.is_exact)
-        return {row: self._playing[row] for row, _ in written}
+        return {row: self.playing[row] for row, _ in written}
 
     def _observe(self, episodes: dict[int, LiveEpisode], *, first: bool) -> dict[int, LiveEpisode]:
         """Record the observations; returns the episodes that continue, and ends the others."""
         for episode in episodes.values():
             if episode.fault:
-                self._tally.add(episode.world, episode.fault)
+                self.tally.add(episode.world, episode.fault)
         going = [episode for episode in episodes.values() if not episode.done]
         for episode, tokens in zip(
             going, self._encode_observations(going, first=first), strict=True
         ):
             # An action that was cut has no end: the model reads one, but is not trained on it.
-            is_cut = not episode.begins and episode.pending[-1] not in self._chat.stops
-            episode.observe([self._chat.end, *tokens] if is_cut else tokens)
+            is_cut = not episode.begins and episode.pending[-1] not in self.chat.stops
+            episode.observe([self.chat.end, *tokens] if is_cut else tokens)
         self._end({row: episode for row, episode in episodes.items() if episode.done})
         return {row: episode for row, episode in episodes.items() if not episode.done}
 
@@ -169,21 +169,21 @@ class _EpisodeBatch:
     ) -> list[list[int]]:
         """What each episode's model reads next."""
         texts = [episode.observation for episode in episodes if not episode.prompt]
-        plain = iter(self._chat.encode_observations(texts, first=first))
+        plain = iter(self.chat.encode_observations(texts, first=first))
         return [
-            self._chat.encode_conversation(episode.prompt) if episode.prompt else next(plain)
+            self.chat.encode_conversation(episode.prompt) if episode.prompt else next(plain)
             for episode in episodes
         ]
 
     def _end(self, episodes: dict[int, LiveEpisode]) -> None:
         if not episodes:
             return
-        self._worlds.close(list(episodes.values()))
+        self.worlds.close(list(episodes.values()))
         for row, episode in episodes.items():
-            del self._playing[row]
-            self._done += 1
-            self._successes += episode.success and not episode.fault
-        self._progress(self._done, self._successes)
+            del self.playing[row]
+            self.done += 1
+            self.successes += episode.success and not episode.fault
+        self.progress(self.done, self.successes)
 
 
 def _check_room(base: Base, episodes: Sequence[LiveEpisode], how: RolloutConfig) -> None:

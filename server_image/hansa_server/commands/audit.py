@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
@@ -56,7 +57,7 @@ def audit(
     place = (
         _open_run(out, credentials)
         if out
-        else _open_federation(name or "", credentials, endpoint, namespace, context, kubeconfig)
+        else _open_federation(name or "", credentials, endpoint, (namespace, context, kubeconfig))
     )
     with place as opened:
         letters = _read_letters(opened)
@@ -67,13 +68,11 @@ def audit(
         _print_lines(findings, opened.undone)
         _print_letters(letters)
     else:
-        name = opened.federation.metadata.name
-        rounds, counted = (
-            _build_data(findings, opened.undone),
-            [_count_letters(each) for each in letters],
-        )
-        data = {"federation": name, "rounds": rounds}
-        print_data({**data, **({"letters": counted} if letters else {})}, output)
+        rounds = _build_data(findings, opened.undone)
+        data = {"federation": opened.federation.metadata.name, "rounds": rounds}
+        if letters:
+            data["letters"] = [_count_letters(each) for each in letters]
+        print_data(data, output)
     return _conclude(findings)
 
 
@@ -109,8 +108,6 @@ def _check(
     letters: list[Correspondence],
     sealing_key: Path | None,
 ) -> list[Findings]:
-    from functools import partial
-
     from hansa_server.readonce import ReadOnce
     from hansa_server.recompute import merge_again
     from hansa_server.verify import AuditCheck
@@ -206,14 +203,9 @@ def _open_run(out: Path, credentials: Path | None) -> Iterator[OpenedRun]:
 
 @contextmanager
 def _open_federation(
-    name: str,
-    credentials: Path | None,
-    endpoint: str | None,
-    namespace: str | None,
-    context: str | None,
-    kubeconfig: str | None,
+    name: str, credentials: Path | None, endpoint: str | None, cluster: tuple[str | None, ...]
 ) -> Iterator[OpenedRun]:
-    document = target.open_federations(namespace, context, kubeconfig).get(name)
+    document = target.open_federations(*cluster).get(name)
     federation = set_endpoint(read_known_fields(document), endpoint)
     with open_bucket(federation.spec, credentials) as store:
         yield _build_opened(federation, store, document.get("status") or {})

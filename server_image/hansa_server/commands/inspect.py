@@ -30,9 +30,8 @@ def inspect(
         return
     targets = data.pop("targets")
     for name, value in data.items():
-        print(
-            f"{name + ':':<16}{value:.6g}" if type(value) is float else f"{name + ':':<16}{value}"
-        )
+        shown = f"{value:.6g}" if type(value) is float else value
+        print(f"{name + ':':<16}{shown}")
     kinds = sorted({target.rpartition(".")[2] for target in targets})
     print(f"{'targets:':<16}{len(targets)} layers ({', '.join(kinds)})")
 

@@ -40,14 +40,12 @@ def make_shapes(rank: int, *sizes: tuple[int, int]) -> lora.Shapes:
     return shapes
 
 
-def draw_moments(
-    seed: int, shapes: lora.Shapes, rank: int = 64, *, scale: float = 1.0, tokens: int = 0
-) -> Tensors:
-    """Moments of random inputs, one for each layer; few tokens have few directions."""
+def draw_moments(seed: int, shapes: lora.Shapes, rank: int = 64, *, scale: float = 1.0) -> Tensors:
+    """Moments of random inputs, one for each layer."""
     random = np.random.default_rng(seed)
     made: Tensors = {}
     for module, width in second_moments.input_widths(shapes).items():
-        inputs = random.standard_normal((tokens or 2 * width, width)) * scale
+        inputs = random.standard_normal((2 * width, width)) * scale
         inputs *= np.exp(random.standard_normal(width))  # some directions are larger
         made |= describe_moments([module], inputs.T @ inputs / len(inputs), rank)
     return made
@@ -55,10 +53,8 @@ def draw_moments(
 
 def describe_moments(layers: Sequence[str], matrix: NDArray[np.float64], rank: int = 64) -> Tensors:
     """One input's moments as they are sent."""
-    names, count = (
-        second_moments.moment_names(layers),
-        second_moments.count_directions(len(matrix), rank),
-    )
+    names = second_moments.moment_names(layers)
+    count = second_moments.count_directions(len(matrix), rank)
     values, vectors = np.linalg.eigh(matrix)
     values = np.maximum(values, 0.0)
     rest = float(values[:-count].mean()) if count < len(values) else 0.0

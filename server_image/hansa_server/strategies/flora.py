@@ -29,10 +29,7 @@ class Flora(StrategyPlugin):
 
 def folded(task: MergeInput, terms_of: Terms, max_rank: int) -> Merge:
     """The frozen part with these terms stacked onto it, and an untrained part beside it."""
-    ranks = [
-        update.file.layout[lora.tensor_names(task.modules[0]).a].shape[0] for update in task.updates
-    ]
-    grown = task.frozen_rank + sum(ranks) + (task.rank if keeps_old(task) else 0)
+    grown = task.frozen_rank + (len(task.updates) + keeps_old(task)) * task.rank
     rank = min(grown, max_rank)
 
     def layer(module: str) -> Merged:

@@ -149,17 +149,13 @@ def projected(rows: Sequence[Array], own: Sequence[Moments]) -> list[Array]:
     given = np.empty((sum(len(part) for part in rows), width))
     scaled = np.empty((sum(len(each.values) for each in own), width))
     ends = np.cumsum([len(part) for part in rows])[:-1]
-    places = zip(np.split(given, ends), _parts(scaled, own), strict=True)
+    kept = np.cumsum([len(each.values) for each in own])[:-1]
+    places = zip(np.split(given, ends), np.split(scaled, kept), strict=True)
     for part, each, rest, (turned, directions) in zip(rows, own, rests, places, strict=True):
         directions[:] = each.read()
         turned[:] = ((part @ directions.T) * each.values) @ directions + rest * part
         directions *= np.sqrt(each.values)[:, None]
     return np.split(_solved(given, scaled, sum(rests)), ends)
-
-
-def _parts(scaled: Array, own: Sequence[Moments]) -> list[Array]:
-    """Each member's rows, as views."""
-    return np.split(scaled, np.cumsum([len(each.values) for each in own])[:-1])
 
 
 def _solved(given: Array, scaled: Array, rest: float) -> Array:

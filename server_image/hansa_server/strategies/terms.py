@@ -32,11 +32,9 @@ def frozen_terms(task: MergeInput, module: str) -> list[Term]:
 
 def bounded(terms: Sequence[Term], rank: int) -> tuple[Pair, Squares]:
     """The sum as one pair of that rank: as it is where it fits, else recompressed."""
-    if sum(term.rank for term in terms) <= rank:
-        return _padded(stack(terms), rank), Squares()
-    return compress(terms, rank)
-
-
-def _padded(pair: Pair, rank: int) -> Pair:
-    missing = rank - len(pair.a)
-    return Pair(np.pad(pair.a, ((0, missing), (0, 0))), np.pad(pair.b, ((0, 0), (0, missing))))
+    missing = rank - sum(term.rank for term in terms)
+    if missing < 0:
+        return compress(terms, rank)
+    a, b = stack(terms)
+    padded = Pair(np.pad(a, ((0, missing), (0, 0))), np.pad(b, ((0, 0), (0, missing))))
+    return padded, Squares()

@@ -21,6 +21,12 @@ def base() -> Base:
 
 
 @pytest.fixture(scope="session")
+def by_library() -> Base:
+    """The builtin model as transformers loads it."""
+    return base_model.load(TINY, base_model.resolve(TINY), 1, for_peft=True)
+
+
+@pytest.fixture(scope="session")
 def start(base: Base) -> adapter.Tensors:
     """The untrained adapter of the builtin model."""
     return adapter.init_adapter(lora.shapes(base.model, Adapter()), Adapter().rank, 7)

@@ -11,6 +11,7 @@ from hansa.api.assignment import Assignment, ClientReport
 from hansa.api.bucket_documents import UpdateManifest
 from hansa.api.status import RoundSettings
 from hansa.core import logs
+from hansa_client.last import evaluate_only
 from hansa_client.round import play_round
 from hansa_client.silo import Silo
 from hansa_worlds import DEMO_OPTIONS
@@ -23,6 +24,8 @@ MEASURED = "run/evaluations/maze/00000.json"
 BY_TASK = "run/experience/maze/evaluations/00000.json"
 TINY = "builtin:tiny"
 Assign = Callable[..., Assignment]
+Stores = tuple[MemoryStore, MemoryStore]
+"""What a silo shares with others, and its own."""
 
 
 class Killed(BaseException):
@@ -61,6 +64,29 @@ def make_assignment(**fields: Any) -> Assignment:
 
 def play(store: MemoryStore, assignment: Assignment) -> ClientReport:
     return play_round(Silo(assignment, store, store, logs.get("client")))
+
+
+def play_job(assignment: Assignment, stores: Stores) -> Any:
+    """A round, or what follows the last one, of a silo with a store of its own."""
+    silo = Silo(assignment, *stores, logs.get("client"))
+    return play_round(silo) if assignment.role == "client" else evaluate_only(silo)
+
+
+def after_round(assignment: Assignment, cache: dict[str, Any]) -> tuple[Stores, bytes]:
+    """Fresh stores as they are after round 1, whose global adapter is the silo's own update.
+
+    The round is played once for a cache.
+    """
+    if "objects" not in cache:
+        stores = MemoryStore(), MemoryStore()
+        play_job(assignment, stores)
+        cache["objects"] = [dict(store.objects) for store in stores]
+    stores = MemoryStore(), MemoryStore()
+    for store, objects in zip(stores, cache["objects"], strict=True):
+        store.objects.update(objects)
+    own = stores[0].objects[UPDATE + bucket_keys.ADAPTER]
+    stores[0].objects[bucket_keys.global_folder("run", 1) + bucket_keys.ADAPTER] = own
+    return stores, own
 
 
 def manifest(store: MemoryStore, folder: str = UPDATE) -> UpdateManifest:

@@ -7,18 +7,20 @@ import pytest
 from hansa.api import bucket_keys
 from hansa.api.assignment import Assignment, EvaluateReport
 from hansa.api.bucket_documents import PersonalManifest, sha256
-from hansa.core import logs
 from hansa.core.errors import Diverged
 from hansa_client import learners
-from hansa_client.last import evaluate_only
 from hansa_client.models import base_model
-from hansa_client.round import play_round
-from hansa_client.silo import Silo
 from hansa_worlds import DEMO_OPTIONS
 from tests.support.memory_store import MemoryStore
-from tests.unit.hansa_client.rounds import Assign, Killed, unplayable
+from tests.unit.hansa_client.rounds import (
+    Assign,
+    Killed,
+    Stores,
+    after_round,
+    play_job,
+    unplayable,
+)
 
-Stores = tuple[MemoryStore, MemoryStore]
 ROUNDS = 2
 BY_TASK = bucket_keys.evaluation_tasks("silo", "maze", 1)
 """How the global adapter does, task by task."""
@@ -35,29 +37,10 @@ JOINED: dict[str, Any] = {
 }
 
 
-def play(given: Assignment, stores: Stores) -> Any:
-    silo = Silo(given, *stores, logs.get("client"))
-    return play_round(silo) if given.role == "client" else evaluate_only(silo)
-
-
 @pytest.fixture(scope="module")
 def made() -> dict[str, Any]:
     """What was computed once for all tests."""
     return {}
-
-
-def after_round(assign: Assign, made: dict[str, Any]) -> tuple[Stores, bytes]:
-    """Fresh stores as they are after round 1, whose global adapter is the silo's own update."""
-    if "objects" not in made:
-        stores = MemoryStore(), MemoryStore()
-        play(assign(**JOINED), stores)
-        made["objects"] = [dict(store.objects) for store in stores]
-    stores = MemoryStore(), MemoryStore()
-    for store, objects in zip(stores, made["objects"], strict=True):
-        store.objects.update(objects)
-    shared = stores[0].objects[bucket_keys.update_folder("run", "maze", 1) + bucket_keys.ADAPTER]
-    stores[0].objects[bucket_keys.global_folder("run", 1) + bucket_keys.ADAPTER] = shared
-    return stores, shared
 
 
 def last(assign: Assign, shared: bytes, **fields: Any) -> Assignment:
@@ -70,8 +53,8 @@ def last(assign: Assign, shared: bytes, **fields: Any) -> Assignment:
 def undisturbed(assign: Assign, made: dict[str, Any]) -> tuple[Stores, EvaluateReport]:
     """The last Job's stores and report, played once."""
     if "whole" not in made:
-        stores, shared = after_round(assign, made)
-        made["whole"] = stores, play(last(assign, shared), stores)
+        stores, shared = after_round(assign(**JOINED), made)
+        made["whole"] = stores, play_job(last(assign, shared), stores)
     return made["whole"]
 
 
@@ -94,8 +77,8 @@ def test_it_is_what_a_federation_makes_that_shares_nothing(
     rules = {**SMALL, "aggregation": {"strategy": "none"}}
     for round_ in range(1, ROUNDS + 1):
         given = assign(**rules, round=round_, start=start, own_start=bool(start))
-        start = {"round": round_, "sha256": play(given, apart).adapter}
-    report = play(assign(**rules, role="evaluate", round=2, start=start, own_start=True), apart)
+        start = {"round": round_, "sha256": play_job(given, apart).adapter}
+    report = play_job(assign(**rules, role="evaluate", round=2, start=start, own_start=True), apart)
     stores, joined = undisturbed(assign, made)
     assert by_itself(stores[1].objects, PLACE) == by_itself(store.objects, "run")
     assert len(by_itself(store.objects, "run")) == 4 * ROUNDS + 1  # and the demonstrations
@@ -106,7 +89,7 @@ def test_it_is_what_a_federation_makes_that_shares_nothing(
 
 @pytest.mark.slow
 def test_nothing_of_it_leaves_the_silo(assign: Assign, made: dict[str, Any]) -> None:
-    before, _ = after_round(assign, made)
+    before, _ = after_round(assign(**JOINED), made)
     stores, report = undisturbed(assign, made)
     measured = bucket_keys.evaluation("run", "maze", 1)
     assert set(stores[0].objects) - set(before[0].objects) == {measured}
@@ -126,7 +109,7 @@ def test_nothing_of_it_leaves_the_silo(assign: Assign, made: dict[str, Any]) -> 
     ],
 )
 def test_a_kill_changes_no_byte(assign: Assign, made: dict[str, Any], at: str) -> None:
-    stores, shared = after_round(assign, made)
+    stores, shared = after_round(assign(**JOINED), made)
 
     def kill(key: str) -> None:
         if key == f"{PLACE}/{at}":
@@ -134,10 +117,10 @@ def test_a_kill_changes_no_byte(assign: Assign, made: dict[str, Any], at: str) -
 
     stores[1].before_put = kill
     with pytest.raises(Killed):
-        play(last(assign, shared), stores)
+        play_job(last(assign, shared), stores)
     before = dict(stores[1].objects)
     stores[1].before_put = lambda key: None
-    report = play(last(assign, shared), stores)
+    report = play_job(last(assign, shared), stores)
     whole, expected = undisturbed(assign, made)
     assert by_itself(stores[1].objects, PLACE) == by_itself(whole[1].objects, PLACE)
     assert all(stores[1].objects[key] == data for key, data in before.items())
@@ -149,10 +132,10 @@ def test_a_second_job_plays_and_loads_nothing(
     assign: Assign, made: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stores, expected = undisturbed(assign, made)
-    _, shared = after_round(assign, made)
+    _, shared = after_round(assign(**JOINED), made)
     written = [list(store.written) for store in stores]
     monkeypatch.setattr(base_model, "load", None)
-    report = play(last(assign, shared), stores)
+    report = play_job(last(assign, shared), stores)
     assert report.alone == expected.alone
     assert [list(store.written) for store in stores] == written
 
@@ -161,7 +144,7 @@ def test_a_second_job_plays_and_loads_nothing(
 def test_the_base_is_loaded_once_for_all_rounds(
     assign: Assign, made: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stores, shared = after_round(assign, made)
+    stores, shared = after_round(assign(**JOINED), made)
     load, calls = base_model.load, list[Any]()
 
     def counted(*given: Any) -> Any:
@@ -169,7 +152,7 @@ def test_the_base_is_loaded_once_for_all_rounds(
         return load(*given)
 
     monkeypatch.setattr(base_model, "load", counted)
-    play(last(assign, shared, alone_rounds=1), stores)
+    play_job(last(assign, shared, alone_rounds=1), stores)
     assert len(calls) == 1
 
 
@@ -177,7 +160,7 @@ def test_the_base_is_loaded_once_for_all_rounds(
 def test_a_round_alone_that_diverges_is_left_out(
     assign: Assign, made: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stores, shared = after_round(assign, made)
+    stores, shared = after_round(assign(**JOINED), made)
     train, calls = learners.get("success-sft"), list[Any]()
 
     def diverges(*given: Any) -> Any:
@@ -187,7 +170,7 @@ def test_a_round_alone_that_diverges_is_left_out(
         return train(*given)
 
     monkeypatch.setattr(learners, "get", lambda *_: diverges)
-    report = play(last(assign, shared), stores)
+    report = play_job(last(assign, shared), stores)
     trained = [key for key in stores[1].objects if key.endswith(f"/{bucket_keys.ADAPTER}")]
     assert trained == [bucket_keys.update_folder(PLACE, "maze", 2) + bucket_keys.ADAPTER]
     assert report.alone is not None
@@ -198,7 +181,7 @@ def test_a_round_alone_that_diverges_is_left_out(
 def test_what_it_had_alone_is_a_candidate_that_wins_no_tie(
     assign: Assign, made: dict[str, Any], harmed: bool
 ) -> None:
-    stores, _ = after_round(assign, made)
+    stores, _ = after_round(assign(**JOINED), made)
     whole, measured = undisturbed(assign, made)
     stores[1].objects.update(whole[1].objects)  # it has evolved alone already
     del stores[1].objects[BY_TASK]  # that is of another global adapter
@@ -211,14 +194,14 @@ def test_what_it_had_alone_is_a_candidate_that_wins_no_tie(
         bucket_keys.update_folder("run", "maze", 1) + bucket_keys.MANIFEST
     ]  # nothing to mix
     given = last(assign, shared, personalization="interpolate")
-    report = play(given, stores)
+    report = play_job(given, stores)
     folder = bucket_keys.personal_folder("silo", "maze", 1)
     choice = PersonalManifest.model_validate_json(stores[1].objects[folder + bucket_keys.MANIFEST])
     assert set(choice.validation) == {"global", "alone"}
     assert report.serves == choice.choice == ("alone" if harmed else "global")
     assert report.personal == report.alone == measured.alone
     assert (folder + bucket_keys.ADAPTER in stores[1].objects) is harmed
-    again = play(given, stores)
+    again = play_job(given, stores)
     assert (again.serves, again.personal, again.alone) == (report.serves, *[report.personal] * 2)
 
 
@@ -232,9 +215,9 @@ def test_what_it_had_alone_is_a_candidate_that_wins_no_tie(
 def test_without_the_question_a_silo_does_nothing_more(
     assign: Assign, made: dict[str, Any], fields: dict[str, Any]
 ) -> None:
-    stores, shared = after_round(assign, made)
+    stores, shared = after_round(assign(**JOINED), made)
     before = set(stores[1].objects)
-    assert play(last(assign, shared, **fields), stores).alone is None
+    assert play_job(last(assign, shared, **fields), stores).alone is None
     assert set(stores[1].objects) == before | {BY_TASK}
 
 

@@ -17,21 +17,25 @@ from hansa.api.bucket_documents import (
     canonical,
     sha256,
 )
-from hansa.core import logs
 from hansa.core.errors import Corrupt, Diverged
 from hansa_client import learners, personalize
 from hansa_client.agent import Agent
 from hansa_client.experience.shards import Shards, decode, encode
-from hansa_client.last import evaluate_only
 from hansa_client.learners import TrainingSet
-from hansa_client.round import play_round
 from hansa_client.silo import Silo
 from hansa_worlds import DEMO_OPTIONS, make
 from tests.support.memory_store import MemoryStore
 from tests.support.merging import draw, make_shapes
-from tests.unit.hansa_client.rounds import Assign, Killed, unplayable
+from tests.unit.hansa_client.rounds import (
+    UPDATE,
+    Assign,
+    Killed,
+    Stores,
+    after_round,
+    play_job,
+    unplayable,
+)
 
-Stores = tuple[MemoryStore, MemoryStore]
 FOLDER = bucket_keys.personal_folder("silo", "maze", 1)
 FINETUNED = FOLDER + "finetuned-00001.safetensors"
 SMALL: dict[str, Any] = {
@@ -40,11 +44,6 @@ SMALL: dict[str, Any] = {
     "training": {"learningRate": 5e-3, "batchTokens": 1024, "epochs": 1},
     "evaluation": {"tasks": 12},
 }
-
-
-def play(assignment: Assignment, stores: Stores) -> Any:
-    silo = Silo(assignment, *stores, logs.get("client"))
-    return play_round(silo) if assignment.role == "client" else evaluate_only(silo)
 
 
 def last(
@@ -65,29 +64,16 @@ def trained() -> dict[str, Any]:
     return {}
 
 
-def after_round(assign: Assign, cache: dict[str, Any]) -> tuple[Stores, bytes]:
-    """Fresh stores as they are after round 1, and the silo's update; trained once for all."""
-    if not cache:
-        stores = MemoryStore(), MemoryStore()
-        play(assign(**SMALL), stores)
-        cache["objects"] = [dict(store.objects) for store in stores]
-    stores = MemoryStore(), MemoryStore()
-    for store, objects in zip(stores, cache["objects"], strict=True):
-        store.objects.update(objects)
-    own = stores[0].objects[bucket_keys.update_folder("run", "maze", 1) + bucket_keys.ADAPTER]
-    return stores, own
-
-
 def share(stores: Stores, data: bytes, round_: int = 1) -> None:
     stores[0].objects[bucket_keys.global_folder("run", round_) + bucket_keys.ADAPTER] = data
 
 
-def swap(store: MemoryStore, folder: str, data: bytes) -> None:
+def swap(store: MemoryStore, data: bytes) -> None:
     """Another update, with a manifest that fits it."""
-    key = folder + bucket_keys.MANIFEST
+    key = UPDATE + bucket_keys.MANIFEST
     made = UpdateManifest.model_validate_json(store.objects[key])
     files = {**made.files, bucket_keys.ADAPTER: FileEntry(sha256=sha256(data), size=len(data))}
-    store.objects[folder + bucket_keys.ADAPTER] = data
+    store.objects[UPDATE + bucket_keys.ADAPTER] = data
     store.objects[key] = canonical(made.model_copy(update={"files": files}).to_json())
 
 
@@ -95,11 +81,11 @@ def swap(store: MemoryStore, folder: str, data: bytes) -> None:
 def test_a_silo_that_the_global_adapter_harms_serves_something_better(
     assign: Assign, trained: dict[str, Any]
 ) -> None:
-    stores, own = after_round(assign, trained)
+    stores, own = after_round(assign(**SMALL), trained)
     harmful = unplayable(own)
     share(stores, harmful)
     before = set(stores[0].objects)
-    report: EvaluateReport = play(last(assign, harmful), stores)
+    report: EvaluateReport = play_job(last(assign, harmful), stores)
     made = PersonalManifest.model_validate_json(stores[1].objects[FOLDER + bucket_keys.MANIFEST])
     assert set(made.validation) == {"global", "own", "mix-25", "mix-50", "mix-75", "finetuned-1"}
     assert (made.validation[made.choice].ratio or 0) > (made.validation["global"].ratio or 0)
@@ -123,13 +109,11 @@ def test_a_silo_that_the_global_adapter_harms_serves_something_better(
 def test_an_update_of_its_own_that_was_changed_in_the_bucket_is_not_served(
     assign: Assign, trained: dict[str, Any]
 ) -> None:
-    stores, own = after_round(assign, trained)
-    share(stores, own)
+    stores, own = after_round(assign(**SMALL), trained)
     changed = {name: 2 * array for name, array in lora.decode(own).items()}
-    folder = bucket_keys.update_folder("run", "maze", 1)
-    stores[0].objects[folder + bucket_keys.ADAPTER] = lora.encode(changed)
+    stores[0].objects[UPDATE + bucket_keys.ADAPTER] = lora.encode(changed)
     with pytest.raises(Corrupt, match="it was changed since"):
-        play(last(assign, own), stores)
+        play_job(last(assign, own), stores)
 
 
 @pytest.mark.attack(
@@ -142,19 +126,16 @@ def test_an_update_that_was_replaced_with_its_manifest_is_not_served(
     assign: Assign, trained: dict[str, Any]
 ) -> None:
     """Whoever holds the bucket can make both fit; not the digest that the silo answered with."""
-    stores, own = after_round(assign, trained)
-    share(stores, own)
-    folder = bucket_keys.update_folder("run", "maze", 1)
-    answered = sha256(stores[0].objects[folder + bucket_keys.MANIFEST])
-    play(last(assign, own, own_manifest=answered), stores)
-    stores, own = after_round(assign, trained)
-    share(stores, own)
+    stores, own = after_round(assign(**SMALL), trained)
+    answered = sha256(stores[0].objects[UPDATE + bucket_keys.MANIFEST])
+    play_job(last(assign, own, own_manifest=answered), stores)
+    stores, own = after_round(assign(**SMALL), trained)
     other = lora.encode({name: 2 * array for name, array in lora.decode(own).items()})
-    swap(stores[0], folder, other)
+    swap(stores[0], other)
     with pytest.raises(Corrupt) as stop:
-        play(last(assign, own, own_manifest=answered), stores)
-    now = sha256(stores[0].objects[folder + bucket_keys.MANIFEST])
-    key = folder + bucket_keys.MANIFEST
+        play_job(last(assign, own, own_manifest=answered), stores)
+    now = sha256(stores[0].objects[UPDATE + bucket_keys.MANIFEST])
+    key = UPDATE + bucket_keys.MANIFEST
     assert stop.value.message == f"{key}: got {now}, expected {answered}: it was changed since"
     assert stop.value.exit == 42
     assert FOLDER + bucket_keys.MANIFEST not in stores[1].objects
@@ -164,9 +145,8 @@ def test_an_update_that_was_replaced_with_its_manifest_is_not_served(
 def test_a_silo_that_knows_of_no_update_of_its_own_tries_none(
     assign: Assign, trained: dict[str, Any]
 ) -> None:
-    stores, own = after_round(assign, trained)
-    share(stores, own)
-    play(last(assign, own, "interpolate", own_manifest=""), stores)
+    stores, own = after_round(assign(**SMALL), trained)
+    play_job(last(assign, own, "interpolate", own_manifest=""), stores)
     made = PersonalManifest.model_validate_json(stores[1].objects[FOLDER + bucket_keys.MANIFEST])
     assert set(made.validation) == {"global"}
 
@@ -175,14 +155,13 @@ def test_a_silo_that_knows_of_no_update_of_its_own_tries_none(
 def test_a_tie_is_the_global_adapters_and_a_second_job_finds_the_choice(
     assign: Assign, trained: dict[str, Any]
 ) -> None:
-    stores, own = after_round(assign, trained)
-    share(stores, own)  # the global adapter is the silo's own update, so every mix is, too
-    assignment = last(assign, own, "interpolate")
-    first = play(assignment, stores)
+    stores, own = after_round(assign(**SMALL), trained)
+    assignment = last(assign, own, "interpolate")  # every mix is the global adapter, too
+    first = play_job(assignment, stores)
     assert first.serves == "global" and first.personal.successes == first.evaluation.successes
     assert FOLDER + bucket_keys.ADAPTER not in stores[1].objects
     written = [list(store.written) for store in stores]
-    again = play(assignment, stores)
+    again = play_job(assignment, stores)
     assert [list(store.written) for store in stores] == written
     assert (again.serves, again.personal) == (first.serves, first.personal)
 
@@ -206,16 +185,16 @@ def test_a_silo_evolves_on_after_a_kill_without_doing_anything_twice_and_serves_
     monkeypatch.setattr(Silo, "play_training", explored)
     for dies in (False, True):
         done.append([])
-        stores, own = after_round(assign, trained)
+        stores, own = after_round(assign(**SMALL), trained)
         share(stores, own, 3)
         assignment = last(assign, own, "finetune", 3)
         if dies:
             with monkeypatch.context() as patch:
                 patch.setattr(personalize, "try_until_no_better", killed_at_the_second)
                 with pytest.raises(Killed):
-                    play(assignment, stores)
+                    play_job(assignment, stores)
             assert done[-1] == ["explore", "train"] * 2
-        play(assignment, stores)
+        play_job(assignment, stores)
         chosen.append(dict(stores[1].objects))
     assert chosen[0] == chosen[1] and done[0] == done[1]
     folder = bucket_keys.personal_folder("silo", "maze", 3)
@@ -229,7 +208,7 @@ def test_what_a_silo_explores_alone_is_trained_on_and_kept_apart_from_its_experi
 ) -> None:
     stores, assignment = shared(assign, trained)
     before = set(stores[1].objects)
-    play(assignment, stores)
+    play_job(assignment, stores)
     shard = bucket_keys.experience_shard(FOLDER.rstrip("/"), "maze", 2)
     assert shard in set(stores[1].objects) - before
     assert Shards(stores[1], assignment.model_copy(update={"round": 9})).list_rounds() == [0, 1]
@@ -240,7 +219,7 @@ def test_what_a_silo_explores_alone_is_trained_on_and_kept_apart_from_its_experi
 
     blind, _ = shared(assign, trained)
     blind[1].objects[shard] = encode(explored.header.model_copy(update={"episodes": 0}), [])
-    play(assignment, blind)
+    play_job(assignment, blind)
     learned = [private.objects[FINETUNED] for _, private in (stores, blind)]
     assert any(e.success for e in explored.episodes) and learned[0] != learned[1]
 
@@ -250,11 +229,11 @@ def test_a_later_round_that_was_gone_back_from_is_not_learned_from(
     assign: Assign, trained: dict[str, Any]
 ) -> None:
     stores, assignment = shared(assign, trained)
-    play(assignment, stores)
+    play_job(assignment, stores)
     later = stores[1].objects[bucket_keys.experience_shard(FOLDER.rstrip("/"), "maze", 2)]
     gone_back, _ = shared(assign, trained)
     gone_back[1].objects[bucket_keys.experience_shard("silo", "maze", 2)] = later
-    play(assignment, gone_back)
+    play_job(assignment, gone_back)
     assert gone_back[1].objects[FINETUNED] == stores[1].objects[FINETUNED]
 
 
@@ -267,7 +246,7 @@ def test_a_silo_that_explored_nothing_in_the_rounds_explores_nothing_alone(
     settings = assignment.settings
     shows = settings.exploration.model_copy(update={"tasks_per_round": 0})
     settings = settings.model_copy(update={"exploration": shows})
-    play(assignment.model_copy(update={"settings": settings}), stores)
+    play_job(assignment.model_copy(update={"settings": settings}), stores)
     made = set(stores[1].objects) - before
     assert made >= {FINETUNED, FOLDER + bucket_keys.MANIFEST}
     assert not [key for key in made if key.endswith(".zst")]
@@ -285,14 +264,13 @@ def test_a_silo_that_goes_on_alone_trains_by_all_gpus_as_in_a_round(
 
     monkeypatch.setattr(Agent, "use_all_gpus", all_gpus)
     stores, assignment = shared(assign, trained)
-    play(assignment, stores)
+    play_job(assignment, stores)
     assert len(lessons) == 1
 
 
 def shared(assign: Assign, cache: dict[str, Any]) -> tuple[Stores, Assignment]:
     """Stores whose global adapter is the silo's own update, and the Job that evolves on from it."""
-    stores, own = after_round(assign, cache)
-    share(stores, own)
+    stores, own = after_round(assign(**SMALL), cache)
     return stores, last(assign, own, "finetune")
 
 
@@ -326,7 +304,7 @@ def test_a_silo_trains_on_until_two_trainings_in_a_row_bring_nothing(
 def test_a_training_that_diverges_ends_the_search_and_loses_nothing(
     assign: Assign, trained: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stores, own = after_round(assign, trained)
+    stores, own = after_round(assign(**SMALL), trained)
     share(stores, own, 3)
     train = learners.get("success-sft")
     calls: list[Any] = []
@@ -338,7 +316,7 @@ def test_a_training_that_diverges_ends_the_search_and_loses_nothing(
         return train(*given)
 
     monkeypatch.setattr(learners, "get", lambda *_: diverges)
-    report = play(last(assign, own, "finetune", 3), stores)
+    report = play_job(last(assign, own, "finetune", 3), stores)
     assert len(calls) == 2 and report.serves in ("global", "finetuned-1")
 
 
@@ -352,9 +330,8 @@ def test_a_training_that_diverges_ends_the_search_and_loses_nothing(
 def test_without_a_choice_nothing_is_kept(
     assign: Assign, trained: dict[str, Any], mode: str, fields: dict[str, Any]
 ) -> None:
-    stores, own = after_round(assign, trained)
-    share(stores, own)
-    report = play(last(assign, own, mode, **fields), stores)
+    stores, own = after_round(assign(**SMALL), trained)
+    report = play_job(last(assign, own, mode, **fields), stores)
     assert (report.personal, report.serves) == (None, "")
     assert not [key for key in stores[1].objects if "personal" in key]
 

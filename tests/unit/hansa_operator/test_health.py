@@ -1,5 +1,6 @@
 """Health checks judge an operator by its passes, over real HTTP."""
 
+from math import inf
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -9,49 +10,29 @@ from hansa.core.errors import InputError
 from hansa_operator.health import STUCK_SECONDS, Health, serve
 
 
-class Clock:
-    """A clock that a test turns."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def test_an_operator_without_federations_is_healthy_for_ever() -> None:
-    clock = Clock()
-    health = Health(clock)
-    clock.now += 100_000
-    health.beat()
-    assert health.problem() == ""
-
-
-def test_a_stalled_event_loop_is_a_problem() -> None:
-    clock = Clock()
-    health = Health(clock)
-    clock.now += STUCK_SECONDS + 1
-    assert "stalled" in health.problem()
-
-
-def test_no_pass_within_two_resyncs_is_a_problem() -> None:
-    clock = Clock()
-    health = Health(clock)
-    health.expect_passes(660, lambda: 0.0)
-    clock.now += 661
-    health.beat()
-    assert health.problem() == "the last pass was 661 s ago"
-    health.note_pass()
-    assert health.problem() == ""
-
-
-def test_passes_that_are_due_and_never_begin_are_a_problem() -> None:
-    clock = Clock()
-    health = Health(clock)
-    health.expect_passes(float("inf"), lambda: STUCK_SECONDS + 80)
-    clock.now += STUCK_SECONDS + 80
-    health.beat()
-    assert "due since 200 s" in health.problem()
+@pytest.mark.parametrize(
+    "within, overdue, passed, beats, problem",
+    [
+        pytest.param(None, 0.0, 100_000, True, "", id="without federations it is healthy for ever"),
+        pytest.param(None, 0.0, STUCK_SECONDS + 1, False, "stalled", id="a stalled event loop"),
+        pytest.param(660, 0.0, 661, True, "the last pass was 661 s ago", id="no pass in time"),
+        pytest.param(inf, 200, 200, True, "due since 200 s", id="passes that never begin"),
+    ],
+)
+def test_what_is_a_problem(
+    within: float | None, overdue: float, passed: float, beats: bool, problem: str
+) -> None:
+    now = [1000.0]
+    health = Health(lambda: now[0])
+    if within:
+        health.expect_passes(within, lambda: overdue)
+    now[0] += passed
+    if beats:
+        health.beat()
+    assert problem in health.problem() and bool(problem) == bool(health.problem())
+    if within == 660:
+        health.note_pass()
+        assert health.problem() == ""
 
 
 def ask(port: int, path: str) -> tuple[int, str]:

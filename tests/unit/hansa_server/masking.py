@@ -127,10 +127,10 @@ class MaskedRound(Round):
         return {n: (start[n] + a / scale).astype(np.float32) for n, a in total.items()}
 
 
-def masked_round(**changes: Any) -> MaskedRound:
-    """A round in which all silos have sent what they should."""
+def masked_round(*names: str, **changes: Any) -> MaskedRound:
+    """A round in which these silos, or all, have sent what they should."""
     made = MaskedRound(**changes)
     made.play()
-    for name in made.peers:
+    for name in names or made.peers:
         made.offer(name)
     return made

@@ -62,16 +62,6 @@ def test_each_entry_has_the_digest_of_the_one_before():
     assert (before.round, before.sha256) == (1, bucket_documents.sha256(raw))
 
 
-def test_killed_before_its_entry_an_aggregator_writes_the_same_one_when_it_runs_again():
-    undisturbed, round_ = full_round(), full_round()
-    undisturbed.aggregate()
-    kill_before_write(round_, 4)
-    key = bucket_keys.audit_entry(PREFIX, 1)
-    assert key not in round_.store.objects
-    round_.aggregate()
-    assert round_.store.objects[key] == undisturbed.store.objects[key]
-
-
 def test_who_finds_a_committed_round_and_its_entry_tries_to_write_nothing():
     round_ = full_round()
     first = round_.aggregate()

@@ -14,6 +14,7 @@ from hansa.api import bucket_keys
 from hansa.api.bucket_documents import StartAdapter
 from hansa_server import gate
 from hansa_server.stream import TooFewMembers
+from tests.unit.hansa_server.audited import flipped
 from tests.unit.hansa_server.rounds import (
     RANK,
     SHAPES,
@@ -143,21 +144,35 @@ def test_an_update_of_other_inputs_is_refused(path, value, reason):
         assert round_.aggregate().refused == []
 
 
-def test_a_manifest_that_is_not_there_is_missing():
-    round_ = full_round()
-    del round_.store.objects[round_.key("maze", bucket_keys.MANIFEST)]
-    assert refusal_of_maze(round_) == "manifest-missing"
-
-
 @pytest.mark.attack(
     by="a writer of the bucket",
     does="replaces a manifest after the members were frozen",
     result="refused (`manifest-hash`)",
 )
-def test_a_manifest_that_was_replaced_after_the_freeze_is_refused():
+@pytest.mark.parametrize(
+    "name, spoil, reason",
+    [
+        pytest.param(bucket_keys.MANIFEST, None, "manifest-missing", id="no manifest"),
+        pytest.param(bucket_keys.MANIFEST, b" ", "manifest-hash", id="replaced after the freeze"),
+        pytest.param(bucket_keys.ADAPTER, b"more", "size", id="an adapter of another length"),
+    ],
+)
+def test_an_object_that_was_replaced_or_is_gone_is_refused(name, spoil, reason):
     round_ = full_round()
-    round_.store.objects[round_.key("maze", bucket_keys.MANIFEST)] += b" "
-    assert refusal_of_maze(round_) == "manifest-hash"
+    key = round_.key("maze", name)
+    data = round_.store.objects.pop(key)
+    if spoil:
+        round_.store.objects[key] = data + spoil
+    assert refusal_of_maze(round_) == reason
+    assert name == bucket_keys.MANIFEST or key not in round_.store.read
+
+
+def test_an_adapter_of_other_bytes_is_refused():
+    round_ = full_round()
+    key = round_.key("maze", bucket_keys.ADAPTER)
+    data = round_.store.objects[key]
+    round_.store.objects[key] = flipped(data, len(data) - 1)
+    assert refusal_of_maze(round_) == "sha256"
 
 
 def test_a_manifest_is_read_by_one_request():
@@ -206,22 +221,6 @@ def test_an_adapter_that_is_not_there_is_missing(first_round):
     round_ = full_round() if first_round else later_round()
     del round_.store.objects[round_.key("maze", bucket_keys.ADAPTER)]
     assert refusal_of_maze(round_) == "file-missing"
-
-
-def test_an_adapter_of_another_length_is_refused_unread():
-    round_ = full_round()
-    round_.store.objects[round_.key("maze", bucket_keys.ADAPTER)] += b"more"
-    assert refusal_of_maze(round_) == "size"
-    assert round_.key("maze", bucket_keys.ADAPTER) not in round_.store.read
-
-
-def test_an_adapter_of_other_bytes_is_refused():
-    round_ = full_round()
-    key = round_.key("maze", bucket_keys.ADAPTER)
-    data = bytearray(round_.store.objects[key])
-    data[-1] ^= 1
-    round_.store.objects[key] = bytes(data)
-    assert refusal_of_maze(round_) == "sha256"
 
 
 def test_a_file_far_larger_than_the_adapter_is_refused_unread():

@@ -159,10 +159,7 @@ def looked(work: Any, look: Any) -> Any:
 
 
 def test_one_that_never_claimed_is_shut_out_and_the_others_mask_again() -> None:
-    made = MaskedRound()
-    made.play()
-    for name in ("babyai", "maze", "wordle"):
-        made.offer(name)
+    made = masked_round("babyai", "maze", "wordle")
     with pytest.raises(SilosDropped, match="without webshop") as caught:
         made.aggregate()
     assert (caught.value.exit, caught.value.report.remaining) == (Exit.MASK_AGAIN, [0, 1, 3])
@@ -197,10 +194,7 @@ def test_one_that_claimed_and_sent_nothing_yet_is_waited_for() -> None:
 
 
 def test_where_one_is_shut_out_a_claim_without_an_update_masks_again_like_the_others() -> None:
-    made = MaskedRound()
-    made.play()
-    for name in ("babyai", "maze"):
-        made.offer(name)
+    made = masked_round("babyai", "maze")
     made.claim("wordle", b"on its way")
     with pytest.raises(SilosDropped) as caught:
         made.aggregate()
@@ -259,10 +253,7 @@ def test_an_aggregator_that_is_killed_goes_on_to_the_same_bytes(writes: int) -> 
 
 @pytest.mark.parametrize("writes", [0, 1])
 def test_one_that_is_killed_among_its_tombstones_shuts_out_the_same_silos(writes: int) -> None:
-    made = MaskedRound()
-    made.play()
-    for name in NAMES[:3]:
-        made.offer(name)
+    made = masked_round(*NAMES[:3])
     made.store.written.clear()
 
     def kill(key: str) -> None:
@@ -301,10 +292,7 @@ def test_a_claim_that_comes_first_wins_over_the_tombstone() -> None:
 
 
 def test_an_audit_adds_the_bodies_up_again(tmp_path: Path) -> None:
-    made = MaskedRound()
-    made.play()
-    for name in ("babyai", "maze", "wordle"):
-        made.offer(name)
+    made = masked_round("babyai", "maze", "wordle")
     with pytest.raises(SilosDropped):
         made.aggregate()
     made.next_epoch("babyai", "maze", "wordle")

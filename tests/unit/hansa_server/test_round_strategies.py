@@ -270,14 +270,19 @@ def test_diagnostics_are_the_dense_figures_and_can_be_turned_off():
     assert read_manifest(silent).diagnostics is None
 
 
-@pytest.mark.parametrize("strategy", ["svd", "flora", "fedadam"])
-@pytest.mark.parametrize("step", range(5))
-def test_killed_before_any_write_the_next_run_ends_with_the_same_bytes(strategy, step):
-    undisturbed = full_round(aggregation={"strategy": strategy})
+@pytest.mark.parametrize(
+    "strategy, server_step",
+    [("mean", 1.0), ("mean", "auto"), ("svd", 1.0), ("flora", 1.0), ("fedadam", 1.0)],
+)
+@pytest.mark.parametrize("write", range(5))
+def test_killed_before_any_write_the_next_run_ends_with_the_same_bytes(
+    strategy, server_step, write
+):
+    given = {"aggregation": {"strategy": strategy}, "server_step": server_step}
+    undisturbed, round_ = full_round(**given), full_round(**given)
     undisturbed.aggregate()
-    round_ = full_round(aggregation={"strategy": strategy})
-    if step < len(undisturbed.store.written):
-        kill_before_write(round_, step)
+    if write < len(undisturbed.store.written):
+        kill_before_write(round_, write)
     round_.aggregate()
     assert round_.store.objects == undisturbed.store.objects
 

@@ -12,7 +12,6 @@ from tests.unit.hansa_server.rounds import (
     ENVIRONMENTS,
     Round,
     full_round,
-    kill_before_write,
     read_manifest,
     tensors,
 )
@@ -147,15 +146,6 @@ def test_a_guards_factor_shortens_the_step_that_fits() -> None:
     settings = half.assignment().settings.model_copy(update={"step_factor": 0.5})
     assert half.aggregate(settings=settings).server_step == pytest.approx(step / 2)
     assert half.store.objects != whole.store.objects
-
-
-@pytest.mark.parametrize("step", range(4))
-def test_killed_before_any_write_the_next_run_ends_with_the_same_bytes(step: int) -> None:
-    undisturbed, round_ = full_round(server_step="auto"), full_round(server_step="auto")
-    undisturbed.aggregate()
-    kill_before_write(round_, step)
-    round_.aggregate()
-    assert round_.store.objects == undisturbed.store.objects
 
 
 def test_a_refused_member_counts_for_nothing() -> None:

@@ -112,7 +112,8 @@ def test_an_entry_that_was_dropped_is_missed(tmp_path):
         del store.objects[bucket_keys.audit_entry(PREFIX, dropped)]
         found = check(store, tmp_path)
         assert found[dropped].verdict == "differs"
-        assert any("is missing" in text for text in found[dropped].wrong)
+        for sentence in ("is missing", "no entry of the audit log names it"):
+            assert any(sentence in text for text in found[dropped].wrong)
 
 
 def test_the_newest_entry_that_was_dropped_leaves_its_round_unchecked(tmp_path):
@@ -325,14 +326,6 @@ def test_what_may_not_be_read_cannot_be_checked(tmp_path, monkeypatch):
     assert check(store, tmp_path)[1].unknown == [
         f"{PREFIX}/updates/maze/00001/manifest.json: access denied"
     ]
-
-
-def test_the_first_rounds_entry_cannot_be_dropped(tmp_path):
-    store = make_run(3)
-    del store.objects[bucket_keys.audit_entry(PREFIX, 1)]
-    found = check(store, tmp_path)
-    assert found[1].verdict == "differs"
-    assert any("no entry of the audit log names it" in each for each in found[1].wrong)
 
 
 def test_a_round_that_too_few_updates_passed_is_checked_as_well(tmp_path):

@@ -18,6 +18,13 @@ def world_at(server, **options):
     return make("agentgym", {"url": server.url, "environment": environment, **settings})
 
 
+def begun(server, **options):
+    """A world on the server, in its first episode."""
+    world = world_at(server, **options)
+    world.start(world.tasks("train")[0])
+    return world
+
+
 def test_two_mistakes_are_said_at_once():
     with pytest.raises(OptionError) as refused:
         make("agentgym", {"tasks": [9, 3], "retries": 99, "seesions": 3})
@@ -109,13 +116,13 @@ def test_babyai_succeeds_below_a_reward_of_one():
         pytest.fail("the expert solved none")
 
 
-def test_a_reward_in_the_middle_is_no_success_of_webshop():
+@pytest.mark.parametrize("options", [{}, {"success": 0.5}], ids=["as it is", "set lower"])
+def test_a_reward_in_the_middle_is_no_success_of_webshop_unless_it_is_set_lower(options):
     with serving("webshop") as server:
-        world = world_at(server)
-        world.start(world.tasks("train")[0])
+        world = begun(server, **options)
         server.fail("/step", 'raw {"state": "Bought.", "reward": 0.75, "done": true, "info": null}')
         seen = world.step("click[Buy Now]")
-        assert (seen.reward, seen.done, world.success) == (0.75, True, False)
+        assert (seen.reward, seen.done, world.success) == (0.75, True, bool(options))
 
 
 def test_a_score_is_a_share_of_the_full_one():
@@ -127,24 +134,13 @@ def test_a_score_is_a_share_of_the_full_one():
         assert world.step("look around").reward == 0.25
 
 
-def test_success_can_be_set_lower():
-    with serving("webshop") as server:
-        world = world_at(server, success=0.5)
-        world.start(world.tasks("train")[0])
-        server.fail("/step", 'raw {"state": "Bought.", "reward": 0.75, "done": true, "info": null}')
-        world.step("click[Buy Now]")
-        assert world.success
-
-
 def test_an_action_is_sent_as_the_server_wants_it():
     with serving("textcraft") as server:
-        world = world_at(server)
-        world.start(world.tasks("train")[0])
+        world = begun(server)
         world.step("Thought: I need it.\n\nAction: get 1 (oak) log!\x00\ud800\nmore")
         assert server.requests[-1][2]["action"] == "get 1 oak log"
     with serving("weather") as server:
-        world = world_at(server)
-        world.start(world.tasks("train")[0])
+        world = begun(server)
         world.step("Action: get_weather with Action Input: {}")
         assert server.requests[-1][2]["action"] == "Action: get_weather with Action Input: {}"
 
@@ -164,8 +160,7 @@ def test_a_session_serves_one_episode_after_another_until_it_is_closed():
 def test_a_session_that_cannot_be_closed_serves_the_next_world():
     with serving("maze") as server:
         for _ in range(3):
-            world = world_at(server)
-            world.start(world.tasks("train")[0])
+            world = begun(server)
             world.close()
         assert server.games[0].opened == 1
         assert "/maze/close" not in server.paths()
@@ -173,9 +168,7 @@ def test_a_session_that_cannot_be_closed_serves_the_next_world():
 
 def test_sessions_that_nobody_closed_are_closed_at_the_end():
     with serving("textcraft") as server:
-        worlds = [world_at(server) for _ in range(3)]
-        for world in worlds:
-            world.start(world.tasks("train")[0])
+        worlds = [begun(server) for _ in range(3)]
         worlds[0]._server.close()
         assert server.games[0].sessions == {}
 
@@ -183,8 +176,7 @@ def test_sessions_that_nobody_closed_are_closed_at_the_end():
 def test_a_world_that_is_gone_gives_its_session_back():
     with serving("textcraft") as server:
         for _ in range(5):
-            world = world_at(server)
-            world.start(world.tasks("train")[0])
+            world = begun(server)
             del world
         assert server.games[0].opened == 1
 
@@ -207,27 +199,22 @@ def test_many_episodes_at_once_have_a_session_each_over_few_connections():
 
 def test_more_episodes_than_sessions_may_be_open_are_refused_with_the_option():
     with serving("generic") as server:
-        worlds = [world_at(server, sessions=2) for _ in range(3)]
-        for world in worlds[:2]:
-            world.start(world.tasks("train")[0])
+        _worlds = [begun(server, sessions=2) for _ in range(2)]
         with pytest.raises(OptionError, match=r"options\.sessions: got 2"):
-            worlds[2].start(worlds[2].tasks("train")[0])
+            begun(server, sessions=2)
 
 
 def test_a_server_that_gives_a_session_away_twice_is_found_out():
     """SQLGym keeps eight and then repeats them: two episodes would play in one another's."""
     with serving("sqlgym") as server:
-        worlds = [world_at(server) for _ in range(9)]
-        for world in worlds[:8]:
-            world.start(world.tasks("train")[0])
+        _worlds = [begun(server) for _ in range(8)]
         with pytest.raises(OptionError, match="keeps no more than 8 sessions"):
-            worlds[8].start(worlds[8].tasks("train")[0])
+            begun(server)
 
 
 def test_what_a_server_cannot_do_is_no_player():
     with serving("generic") as server:
-        world = world_at(server)
-        world.start(world.tasks("train")[0])
+        world = begun(server)
         for ask in (world.legal, world.expert):
             with pytest.raises(NoPlayer):
                 ask()
@@ -235,8 +222,7 @@ def test_what_a_server_cannot_do_is_no_player():
 
 def test_the_lists_of_the_server_are_the_legal_actions():
     with serving("babyai") as server:
-        world = world_at(server)
-        world.start(world.tasks("train")[0])
+        world = begun(server)
         assert "turn left" in world.legal()
         assert "check available actions" not in world.legal()
         before = world.legal()

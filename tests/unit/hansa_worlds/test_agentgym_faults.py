@@ -4,6 +4,7 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
 
@@ -21,6 +22,15 @@ def short_pauses(monkeypatch):
 def world_at(url, environment="textcraft", **options):
     settings = {"start_timeout_seconds": 5, "timeout_seconds": 5, "prompt": "none", **options}
     return make("agentgym", {"url": url, "environment": environment, **settings})
+
+
+@contextmanager
+def playing(environment="textcraft", **options):
+    """A server, and a world on it in its first episode."""
+    with serving(environment) as server:
+        world = world_at(server.url, environment, **options)
+        world.start(world.tasks("train")[0])
+        yield server, world
 
 
 def limit(fault):
@@ -49,15 +59,6 @@ def test_a_host_that_does_not_exist_is_named():
     world = world_at("http://nobody.invalid:36001", start_timeout_seconds=0)
     with pytest.raises(WorldDown, match=r"no such host|no connection"):
         world.start(world.tasks("train")[0])
-
-
-def test_a_server_that_is_no_agentgym_server_is_told_apart():
-    with serving("maze") as server:
-        world = world_at(server.url)
-        with pytest.raises(
-            WorldDown, match=r"for textcraft answers \(POST /create brings HTTP 404"
-        ):
-            world.start(world.tasks("train")[0])
 
 
 def test_a_sidecar_that_starts_late_is_waited_for():
@@ -140,9 +141,7 @@ def test_setting_up_is_not_tried_for_ever():
     ],
 )
 def test_a_step_whose_answer_is_lost_is_not_repeated_and_breaks_the_episode_off(fault, reason):
-    with serving("textcraft") as server:
-        world = world_at(server.url, timeout_seconds=limit(fault))
-        world.start(world.tasks("train")[0])
+    with playing(timeout_seconds=limit(fault)) as (server, world):
         server.fail("/step", fault)
         with pytest.raises(WorldDown) as broken:
             world.step("inventory of secrets")
@@ -155,9 +154,7 @@ def test_a_step_whose_answer_is_lost_is_not_repeated_and_breaks_the_episode_off(
 
 
 def test_a_step_that_was_not_begun_is_repeated():
-    with serving("textcraft") as server:
-        world = world_at(server.url)
-        world.start(world.tasks("train")[0])
+    with playing() as (server, world):
         server.fail("/step", "status 503", "status 429")
         assert not world.step("inventory").done
         assert server.paths().count("/step") == 3
@@ -165,9 +162,7 @@ def test_a_step_that_was_not_begun_is_repeated():
 
 @pytest.mark.parametrize("status", [500, 422, 404])
 def test_a_server_that_fails_over_an_action_costs_a_turn_if_the_session_lives(status):
-    with serving("webshop") as server:
-        world = world_at(server.url, "webshop")
-        world.start(world.tasks("train")[0])
+    with playing("webshop") as (server, world):
         server.fail("/step", f"status {status}")
         seen = world.step("search[((((]")
         assert (seen.text, seen.reward, seen.done) == (
@@ -178,9 +173,7 @@ def test_a_server_that_fails_over_an_action_costs_a_turn_if_the_session_lives(st
 
 
 def test_an_error_with_status_200_costs_a_turn_if_the_session_lives():
-    with serving("textcraft") as server:
-        world = world_at(server.url)
-        world.start(world.tasks("train")[0])
+    with playing() as (server, world):
         server.fail("/step", 'raw {"error": "list index out of range\\u001b[31m"}')
         seen = world.step("craft 1 using")
         assert (seen.text, seen.done) == ("Error: list index out of range[31m", False)
@@ -188,9 +181,7 @@ def test_an_error_with_status_200_costs_a_turn_if_the_session_lives():
 
 @pytest.mark.parametrize("environment", ["textcraft", "babyai", "maze", "wordle", "webshop"])
 def test_a_server_that_lost_its_sessions_breaks_the_episode_and_plays_the_next(environment):
-    with serving(environment) as server:
-        world = world_at(server.url, environment)
-        world.start(world.tasks("train")[0])
+    with playing(environment) as (server, world):
         server.forget()
         with pytest.raises(WorldDown):
             world.step("inventory")
@@ -213,21 +204,11 @@ def test_a_server_that_was_restarted_is_played_on():
 
 def test_a_connection_that_was_closed_between_two_turns_costs_nothing():
     """Uvicorn closes one after five idle seconds, and a model may think for longer."""
-    with serving("textcraft") as server:
-        world = world_at(server.url)
-        world.start(world.tasks("train")[0])
+    with playing() as (server, world):
         for _ in range(3):
             server.hang_up()
             assert "nventory" in world.step("inventory").text
         assert server.connections == 4
-
-
-def test_a_browser_that_does_not_come_up_is_no_first_observation():
-    with serving("webarena") as server:
-        world = world_at(server.url, "webarena")
-        server.fail("/reset", *['raw {"observation": "TimeoutError", "sites": "Error"}'] * 2)
-        with pytest.raises(WorldDown, match="brings an error"):
-            world.start(world.tasks("train")[0])
 
 
 def test_sessions_that_take_long_to_open_are_opened_side_by_side():
@@ -239,20 +220,28 @@ def test_sessions_that_take_long_to_open_are_opened_side_by_side():
         assert server.most_at_once > 1
 
 
+def test_a_server_that_is_no_agentgym_server_is_told_apart():
+    with serving("maze") as server:
+        world = world_at(server.url)
+        with pytest.raises(
+            WorldDown, match=r"for textcraft answers \(POST /create brings HTTP 404"
+        ):
+            world.start(world.tasks("train")[0])
+
+
+def test_a_browser_that_does_not_come_up_is_no_first_observation():
+    with serving("webarena") as server:
+        world = world_at(server.url, "webarena")
+        server.fail("/reset", *['raw {"observation": "TimeoutError", "sites": "Error"}'] * 2)
+        with pytest.raises(WorldDown, match="brings an error"):
+            world.start(world.tasks("train")[0])
+
+
 def test_a_task_that_the_server_does_not_have_is_named_by_its_number():
     with serving("maze") as server:
         world = world_at(server.url, "maze", tasks=[26, 40])
         with pytest.raises(WorldDown, match=r"/reset of task \d+ brings an error"):
             world.start(world.tasks("train")[0])
-
-
-def test_redirects_are_not_followed():
-    with serving("textcraft") as server, serving("textcraft") as other:
-        world = world_at(server.url)
-        server.fail("/create", f"redirect {other.url}/create")
-        with pytest.raises(WorldDown, match="HTTP 302"):
-            world.start(world.tasks("train")[0])
-        assert other.requests == []
 
 
 @pytest.mark.parametrize(
@@ -266,10 +255,17 @@ def test_a_session_that_is_none_is_refused(answer):
             world.start(world.tasks("train")[0])
 
 
-def test_text_is_cut_and_cannot_write_to_a_terminal():
-    with serving("textcraft") as server:
+def test_redirects_are_not_followed():
+    with serving("textcraft") as server, serving("textcraft") as other:
         world = world_at(server.url)
-        world.start(world.tasks("train")[0])
+        server.fail("/create", f"redirect {other.url}/create")
+        with pytest.raises(WorldDown, match="HTTP 302"):
+            world.start(world.tasks("train")[0])
+        assert other.requests == []
+
+
+def test_text_is_cut_and_cannot_write_to_a_terminal():
+    with playing() as (server, world):
         text = "\\u001b]0;owned\\u0007\\ud800\\u202e" + "x" * 50_000
         server.fail("/step", f'raw {{"observation": "{text}", "reward": 0, "done": false}}')
         seen = world.step("inventory")
@@ -279,8 +275,7 @@ def test_text_is_cut_and_cannot_write_to_a_terminal():
 
 
 def test_closing_does_not_mind_a_server_that_is_gone():
-    with serving("textcraft") as server:
-        world = world_at(server.url)
-        world.start(world.tasks("train")[0])
+    with playing() as (_, world):
+        pass
     world._server.close()
     world.close()

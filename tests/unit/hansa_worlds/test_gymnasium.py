@@ -33,8 +33,11 @@ def world_of(env="tests.support.gym_envs:Higher", **options):
     return make("gymnasium", {"env": env, "prompt": "none", **SMALL, **options})
 
 
-def raw(step):
-    return world_of("tests.support.gym_envs:Wrong", kwargs={"step": step})
+def begun(*env, **options):
+    """One in its first episode."""
+    world = world_of(*env, **options)
+    world.start(world.tasks("train")[0])
+    return world
 
 
 @pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS.keys())
@@ -65,8 +68,7 @@ def test_an_id_brings_arguments_of_its_own_and_takes_yours_over_them(kwargs):
     if "HansaNeedy-v0" not in gymnasium.registry:
         kind = type("RegisteredNeedy", (Needy, gymnasium.Env), {})
         gymnasium.register("HansaNeedy-v0", kind, kwargs={"path": "/its"})
-    world = world_of("HansaNeedy-v0", kwargs=kwargs)
-    world.start(world.tasks("train")[0])
+    world = begun("HansaNeedy-v0", kwargs=kwargs)
     made = world._env.unwrapped
     assert (made.path, made.tries) == (kwargs.get("path", "/its"), kwargs.get("tries", 5))
     with pytest.raises(OptionError, match="got trys, expected path, tries"):
@@ -75,14 +77,12 @@ def test_an_id_brings_arguments_of_its_own_and_takes_yours_over_them(kwargs):
 
 @pytest.mark.parametrize("names", [[], NUMBERS[:4]])
 def test_numbered_actions_need_a_name_each(names):
-    world = world_of(registered(), text_field="text", actions=names)
     with pytest.raises(OptionError, match=f"got {len(names)} names, expected 9, one for each"):
-        world.start(world.tasks("train")[0])
+        begun(registered(), text_field="text", actions=names)
 
 
 def test_success_is_an_end_by_the_environment_with_reward():
-    world = world_of()
-    world.start(world.tasks("train")[0])
+    world = begun()
     for guess in range(1, 10):
         if world.step(f"Thought: well.\nAction: {guess}").done:
             break
@@ -91,22 +91,19 @@ def test_success_is_an_end_by_the_environment_with_reward():
 
 
 def test_time_that_ran_out_is_no_success_even_with_reward():
-    world = world_of(kwargs={"tries": 1})
-    world.start(world.tasks("train")[0])
+    world = begun(kwargs={"tries": 1})
     seen = world.step("0")
     assert (seen.done, seen.reward, world.success) == (True, 0.5, False)
 
 
 def test_success_can_ask_for_more_reward():
-    world = world_of(success=2.0)
-    world.start(world.tasks("train")[0])
+    world = begun(success=2.0)
     world.step(str(world._env.number))
     assert not world.success
 
 
 def test_what_the_environment_raises_breaks_the_episode_and_the_next_has_a_new_one():
-    world = world_of()
-    world.start(world.tasks("train")[0])
+    world = begun()
     first = world._env
     with pytest.raises(RuntimeError):
         world.step("raise")
@@ -119,8 +116,7 @@ def test_what_the_environment_raises_breaks_the_episode_and_the_next_has_a_new_o
 
 def test_an_action_outside_the_text_space_is_a_wasted_turn():
     gymnasium = pytest.importorskip("gymnasium")
-    world = world_of()
-    world.start(world.tasks("train")[0])
+    world = begun()
     world._env.action_space = gymnasium.spaces.Text(3, charset="0123456789")
     assert world.step("four").text == "That is no action here."
     assert world._env.left == 5
@@ -128,8 +124,7 @@ def test_an_action_outside_the_text_space_is_a_wasted_turn():
 
 
 def test_unknown_names_are_answered_with_the_known_ones():
-    world = world_of("tests.support.gym_envs:Numbered", text_field="text", actions=NUMBERS)
-    world.start(world.tasks("train")[0])
+    world = begun("tests.support.gym_envs:Numbered", text_field="text", actions=NUMBERS)
     assert world.step("zero").text == f"That is no action here. Actions: {', '.join(NUMBERS)}."
     assert world.legal() == NUMBERS
     with pytest.raises(NoPlayer):
@@ -137,16 +132,14 @@ def test_unknown_names_are_answered_with_the_known_ones():
 
 
 def test_observations_that_are_no_text_name_the_option():
-    world = world_of("tests.support.gym_envs:Numbered", actions=NUMBERS)
     with pytest.raises(OptionError, match=r"whose observation is a dict, .* options\.text_field"):
-        world.start(world.tasks("train")[0])
+        begun("tests.support.gym_envs:Numbered", actions=NUMBERS)
 
 
 @pytest.mark.parametrize("answer", ["text", ("text",), ("text", 1, 2)])
 def test_a_reset_of_another_shape_is_refused(answer):
-    world = world_of("tests.support.gym_envs:Wrong", kwargs={"reset": answer})
     with pytest.raises(WorldError, match="reset gives no pair"):
-        world.start(world.tasks("train")[0])
+        begun("tests.support.gym_envs:Wrong", kwargs={"reset": answer})
 
 
 @pytest.mark.parametrize(
@@ -159,8 +152,7 @@ def test_a_reset_of_another_shape_is_refused(answer):
     ],
 )
 def test_a_step_of_another_shape_is_refused(step, reason):
-    world = raw(step)
-    world.start(world.tasks("train")[0])
+    world = begun("tests.support.gym_envs:Wrong", kwargs={"step": step})
     with pytest.raises(WorldError, match=reason):
         world.step("1")
     assert world.step("1").done

@@ -199,15 +199,10 @@ def test_a_file_that_is_no_recipe_file_is_named_with_what_fits(folder, content, 
     assert str(caught.value) == f"options.recipes: odd.json: {sentence}"
 
 
-def test_bytes_that_are_no_text_are_no_json(tmp_path):
-    (tmp_path / "odd.json").write_bytes(b"\xff\xfe\x00\xd8")
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.write_bytes(b"\xff\xfe\x00\xd8")])
+def test_neither_a_pipe_nor_bytes_that_are_no_text_are_json(tmp_path, make):
+    make(tmp_path / "odd.json")
     with pytest.raises(OptionError, match=r"odd\.json: expected a file of JSON"):
-        files.read_folder(str(tmp_path))
-
-
-def test_what_is_no_plain_file_is_not_waited_for(tmp_path):
-    os.mkfifo(tmp_path / "pipe.json")
-    with pytest.raises(OptionError, match=r"pipe\.json: expected a file of JSON"):
         files.read_folder(str(tmp_path))
 
 

@@ -66,8 +66,8 @@ class Dialect:
     """Whether a text ends with a list of the actions."""
     words: str = ""
     """Path that lists the words to guess from; the agent must read them first."""
-    rules: str = "generic"
-    """Which rules of `rules.py` the agent reads."""
+    rules: str = ""
+    """Which rules of `rules.py` the agent reads; empty: those of the dialect's own name."""
 
 
 _TOOL = Dialect(
@@ -91,7 +91,6 @@ DIALECTS: dict[str, Dialect] = {
         reset={"world_type": "Text"},
         moves_field="available_actions",
         closes=False,
-        rules="alfworld",
     ),
     # The reward is 1 - 0.9 * steps / most steps: never 1, so any reward at the end is success.
     # Goals reached for 0.5 or less do not end an episode there, and so count as none.
@@ -101,7 +100,6 @@ DIALECTS: dict[str, Dialect] = {
         success=0.0,
         cuts=WORDS_ONLY,
         moves_in_text=True,
-        rules="babyai",
     ),
     "generic": Dialect(tasks=(0, 1000), success=0.0),
     # 25 starts in one maze; the server's 26th is the goal itself.
@@ -112,7 +110,6 @@ DIALECTS: dict[str, Dialect] = {
         task="game",
         closes=False,
         moves=("move up", "move down", "move left", "move right"),
-        rules="maze",
     ),
     "movie": replace(_TOOL, tasks=(0, 238)),
     "sciworld": Dialect(
@@ -121,7 +118,6 @@ DIALECTS: dict[str, Dialect] = {
         opening="task_description",
         reward="score",
         full_reward=100.0,
-        rules="sciworld",
     ),
     "searchqa": Dialect(
         tasks=(0, 1000),
@@ -129,7 +125,6 @@ DIALECTS: dict[str, Dialect] = {
         session="env_idx",
         task="id",
         create={"id": 0},
-        rules="searchqa",
     ),
     "sheet": _TOOL,
     # BIRD's training questions, then those of its development set.
@@ -141,9 +136,8 @@ DIALECTS: dict[str, Dialect] = {
         task="item_id",
         text="state",
         closes=False,
-        rules="sqlgym",
     ),
-    "textcraft": Dialect(tasks=(0, 544), cuts=WORDS_ONLY, rules="textcraft"),
+    "textcraft": Dialect(tasks=(0, 544), cuts=WORDS_ONLY),
     "todo": replace(_TOOL, tasks=(0, 155)),
     "weather": replace(_TOOL, tasks=(0, 343)),
     "webarena": Dialect(
@@ -155,7 +149,6 @@ DIALECTS: dict[str, Dialect] = {
         done=("terminated", "truncated"),
         failed="TimeoutError",
         sends="```{}```",
-        rules="webarena",
     ),
     "webshop": Dialect(
         tasks=(0, 6910),
@@ -165,7 +158,6 @@ DIALECTS: dict[str, Dialect] = {
         task="session_id",
         text="state",
         closes=False,
-        rules="webshop",
     ),
     # The server draws the word from the task number, so two numbers may have the same word.
     "wordle": Dialect(
@@ -175,7 +167,6 @@ DIALECTS: dict[str, Dialect] = {
         task="seed",
         closes=False,
         words="/filtered_vocab",
-        rules="wordle",
     ),
 }
 

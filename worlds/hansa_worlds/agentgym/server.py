@@ -81,7 +81,12 @@ class AgentGymServer(RemoteServer[Session]):
             raise WorldDown("agentgym: the episode was broken off before")
         sent = {self.dialect.session: session.id, "action": self.dialect.sends.format(action)}
         try:
-            answer = self._step(sent)
+            # A step is repeated only when the server says that it did not begin.
+            answer = self._repeat(
+                lambda: self._wire.call("POST", f"{self.dialect.prefix}/step", sent),
+                lambda fault: fault.kind != "busy",
+                waits=False,
+            )
             self._check_dialect("/step", answer)
             error = answers.find_error(answer)
             if error is None:
@@ -184,14 +189,6 @@ class AgentGymServer(RemoteServer[Session]):
         return OptionError(
             f"options.environment: got {self.address.environment!r}, but"
             f" {self.address.url}{self.dialect.prefix}{path} brings {came}, expected {fits}"
-        )
-
-    def _step(self, body: Mapping[str, object]) -> object:
-        """A step is repeated only when the server says that it did not begin."""
-        return self._repeat(
-            lambda: self._wire.call("POST", f"{self.dialect.prefix}/step", body),
-            lambda fault: fault.kind != "busy",
-            waits=False,
         )
 
     def _is_alive(self, session: Session) -> bool:

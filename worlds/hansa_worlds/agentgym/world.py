@@ -40,7 +40,8 @@ class AgentGym(RemoteWorld):
         first.check()
         self.dialect = DIALECTS[self.environment]
         self.max_turns = self.dialect.max_turns
-        self.rules, self.brief = RULES[self.dialect.rules], BRIEFS[self.dialect.rules]
+        rules = self.dialect.rules or self.environment
+        self.rules, self.brief = RULES[rules], BRIEFS[rules]
         read = self._read(options)
         read.choice("environment", self.environment, sorted(DIALECTS))
         everything = read_range(read, "tasks", self.dialect.tasks, "task")

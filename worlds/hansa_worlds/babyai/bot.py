@@ -119,7 +119,8 @@ class _Planner:
         beside = {cell + way for cell in cells for way in self.grid.ways}
         spots = {spot for spot in beside if self.grid.is_empty(spot) or spot == self.grid.at}
         if cells and not spots:
-            return self._obtain(self._find_movable(beside), "clear")
+            there = [self.grid.things[cell] for cell in sorted(beside) if cell in self.grid.things]
+            return self._obtain([each for each in there if each not in self.grid.doors], "clear")
         self.spots = spots
         if self.grid.held not in goal.moved.things:
             return self._fetch(goal.moved.things, spots)
@@ -131,10 +132,6 @@ class _Planner:
 
     def _find_cells(self, things: Collection[int]) -> list[int]:
         return [cell for cell, thing in self.grid.things.items() if thing in things]
-
-    def _find_movable(self, cells: Collection[int]) -> list[int]:
-        found = [self.grid.things[cell] for cell in sorted(cells) if cell in self.grid.things]
-        return [thing for thing in found if thing not in self.grid.doors]
 
     def _can_open(self, door: int) -> bool:
         return self.grid.doors[door] != "locked" or self.grid.has_key_of(door)
@@ -265,32 +262,19 @@ def think(
 ) -> str:
     """Why the action is taken: what the plan is for, and whether that is in view."""
     grid = view.grid
-    in_view = [seen.thing for seen in view.seen if seen.thing in things]
-    thing = _find_named(action, view, things)
-    if thing == NOBODY:
-        thing = in_view[0] if in_view else next(iter(things), NOBODY)
+    in_view = [seen for seen in view.seen if seen.thing in things]
+    named = [seen for seen in in_view if action.endswith(seen.name)]
+    thing = next((seen.thing for seen in [*named, *in_view]), next(iter(things), NOBODY))
     if is_last or thing == NOBODY:
         return _LAST[purpose].format(_describe_thing(grid, thing))
     if purpose == "free":
         return f"I look for a place to drop the {_describe_thing(grid, thing)}."
     if in_view:
         return f"I see the {_describe_thing(grid, thing)}, so I get closer."
-    return f"I do not see the {_describe_thing(grid, thing)}, so I {_explain_exploring(action)}."
-
-
-def _find_named(action: str, view: FieldOfView, things: Collection[int]) -> int:
-    """The wanted thing that the action names."""
-    for seen in view.seen:
-        if seen.thing in things and action.endswith(seen.name):
-            return seen.thing
-    return NOBODY
+    onwards = "try another room" if "through" in action else "walk on"
+    step = "look around" if action.startswith("turn") else onwards
+    return f"I do not see the {_describe_thing(grid, thing)}, so I {step}."
 
 
 def _describe_thing(grid: Grid, thing: int) -> str:
     return "" if thing == NOBODY else f"{grid.start.colors[thing]} {grid.start.kinds[thing]}"
-
-
-def _explain_exploring(action: str) -> str:
-    if action.startswith("turn"):
-        return "look around"
-    return "try another room" if "through" in action else "walk on"

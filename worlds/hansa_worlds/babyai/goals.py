@@ -25,11 +25,8 @@ class Goal:
 
     def __init__(self, *targets: Target) -> None:
         self.targets = targets
-
-    @property
-    def target(self) -> Target:
+        self.target = targets[0]
         """The only target, or the first."""
-        return self.targets[0]
 
     def judge(self, grid: Grid, action: int) -> Status:
         """Whether the step just made reaches or spoils the goal."""

@@ -55,21 +55,13 @@ def find_actions(
         room.at, room.face = node[0], node[1]
         view = FieldOfView(room)
         if (last := finish(view)) is not None:
-            return [*_trace(came, node), *last]
+            return [*views.trace_path(came, node), *last]
         for action, there in _follow(view, rooms, node, may_open):
             if there not in came:
                 came[there] = (node, action)
                 estimate = turns + 1 + far.get(there[0], 999) / STRIDE
                 heapq.heappush(heap, (estimate, len(came), turns + 1, there))
     return None
-
-
-def _trace(came: dict[_Node, tuple[_Node, str] | None], node: _Node) -> list[str]:
-    actions: list[str] = []
-    while (step := came[node]) is not None:
-        node = step[0]
-        actions.append(step[1])
-    return actions[::-1]
 
 
 def _follow(
@@ -149,21 +141,14 @@ def finish_unpacking(boxes: Collection[int]) -> Finish:
 
 def finish_dropping(spots: Collection[int]) -> Finish:
     """One of the cells is faced and empty."""
-
-    def finish(view: FieldOfView) -> list[str] | None:
-        front = view.grid.front
-        return ["drop"] if front in spots and view.grid.is_empty(front) else None
-
-    return finish
+    return lambda view: finish_dropping_anywhere(view) if view.grid.front in spots else None
 
 
 def finish_dropping_harmlessly(spots: Collection[int]) -> Finish:
     """A drop here blocks nothing, and is not on a spot that the goal needs."""
-
-    def finish(view: FieldOfView) -> list[str] | None:
-        return ["drop"] if view.grid.front not in spots and is_harmless_drop(view.grid) else None
-
-    return finish
+    return lambda view: (
+        ["drop"] if view.grid.front not in spots and is_harmless_drop(view.grid) else None
+    )
 
 
 def finish_dropping_beside_way(cells: Collection[int], most: int) -> Finish:

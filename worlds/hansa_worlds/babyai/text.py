@@ -43,9 +43,12 @@ def describe(view: FieldOfView) -> str:
         seen = f"In front of you in this room, you can see several objects: {things}"
     else:
         seen = "You cannot see any objects within sight. "
-    return (
-        f"{seen}The room has walls around you. {_describe_barrier(grid)}{_describe_carried(grid)}"
-    )
+    barrier = find_barrier(grid)
+    facing = f"You are facing a {barrier[0]} {barrier[1]} steps away. " if barrier else ""
+    carried = "You are not carrying anything."
+    if grid.held != NOBODY:
+        carried = f"You are carrying a {grid.describe_thing(grid.held)}."
+    return f"{seen}The room has walls around you. {facing}{carried}"
 
 
 def _describe_place(seen: Seen) -> str:
@@ -68,17 +71,6 @@ def find_barrier(grid: Grid) -> tuple[str, int] | None:
         if thing in grid.doors and not grid.is_free(cell):
             return None
     return None
-
-
-def _describe_barrier(grid: Grid) -> str:
-    found = find_barrier(grid)
-    return f"You are facing a {found[0]} {found[1]} steps away. " if found else ""
-
-
-def _describe_carried(grid: Grid) -> str:
-    if grid.held == NOBODY:
-        return "You are not carrying anything."
-    return f"You are carrying a {grid.describe_thing(grid.held)}."
 
 
 def format_available(actions: Sequence[str]) -> str:

@@ -7,8 +7,9 @@ seven table lookups, reachability a few shifts.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from hansa_worlds.babyai.grid import FORWARD, LEFT, RIGHT, Grid
 
@@ -153,13 +154,15 @@ def _list_next(node: int) -> tuple[tuple[int, int, int], ...]:
 
 _NEXT = tuple(map(_list_next, range(SIZE * SIZE * 4)))
 
-Walk = dict[int, tuple[int, int]]
+Walk = dict[int, tuple[int, int] | None]
 """Where each node was reached from, and by which action; in the order of distance."""
+_Node = TypeVar("_Node")
+_Step = TypeVar("_Step")
 
 
 def walk(walkable: int) -> Walk:
     """The shortest walks from the agent's place to everywhere in view."""
-    came: Walk = {HERE * 4: (-1, -1)}
+    came: Walk = {HERE * 4: None}
     queue = [HERE * 4]
     for node in queue:
         for action, there, bit in _NEXT[node]:
@@ -179,12 +182,12 @@ def find_ends(came: Walk) -> tuple[dict[int, int], dict[int, int]]:
     return facing, inside
 
 
-def trace_path(came: Walk, node: int) -> list[int]:
-    """The actions of the walk to a node."""
-    actions: list[int] = []
-    while (step := came[node])[0] != -1:
-        actions.append(step[1])
-        node = step[0]
+def trace_path(came: Mapping[_Node, tuple[_Node, _Step] | None], node: _Node) -> list[_Step]:
+    """The actions of the way to a node, by where each was reached from; None at its beginning."""
+    actions: list[_Step] = []
+    while (before := came[node]) is not None:
+        node, action = before
+        actions.append(action)
     return actions[::-1]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
 from typing import NamedTuple
 
@@ -56,28 +56,23 @@ class CellView(NamedTuple):
     ways: dict[str, Cell]
 
 
+@dataclass(eq=False)
 class Map:
     """A maze that never changes; what its cells show is worked out once, when first asked for."""
 
-    def __init__(
-        self,
-        free: frozenset[Cell],
-        goal: Cell,
-        start: Cell,
-        low: Cell | None = None,
-    ) -> None:
-        self.free = free
-        self.goal = goal
-        self.start = start
-        self.low = low
-        """A wall that can be climbed, against the rules; distances go around it."""
-        self._places: dict[Cell, CellView] = {}
+    free: frozenset[Cell]
+    goal: Cell
+    start: Cell
+    low: Cell | None = None
+    """A wall that can be climbed, against the rules; distances go around it."""
+    places: dict[Cell, CellView] = field(default_factory=dict)
+    """What was worked out so far."""
 
     def view_cell(self, cell: Cell) -> CellView:
         """The place at a free cell."""
-        found = self._places.get(cell)
+        found = self.places.get(cell)
         if found is None:
-            found = self._places[cell] = self._look(cell)
+            found = self.places[cell] = self._look(cell)
         return found
 
     def measure_manhattan(self, cell: Cell) -> int:
@@ -156,17 +151,12 @@ def measure_distances(free: frozenset[Cell], goal: Cell) -> dict[Cell, int]:
     return found
 
 
-def parse_drawing(rows: Sequence[str]) -> frozenset[Cell]:
-    """The free cells of a drawing: dots are free, all else is wall."""
-    return frozenset(
-        (r, c) for r, row in enumerate(rows) for c, mark in enumerate(row) if mark == "."
-    )
-
-
 @cache
 def build_double_t() -> Map:
     """The map of the original; its start is only the first of 25."""
-    return Map(parse_drawing(DOUBLE_T), DOUBLE_T_GOAL, (1, 1))
+    marks = {(r, c): mark for r, row in enumerate(DOUBLE_T) for c, mark in enumerate(row)}
+    free = frozenset(cell for cell, mark in marks.items() if mark == ".")
+    return Map(free, DOUBLE_T_GOAL, (1, 1))
 
 
 @lru_cache(maxsize=512)  # tasks are played again: every round, and several samples of one

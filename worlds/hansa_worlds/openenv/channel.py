@@ -39,7 +39,10 @@ class ServerError(Exception):
         self.code = _sanitize_code(data.get("code"))
         super().__init__(f"error {self.code}")
         self._errors = [one for one in _as_list(data.get("errors")) if isinstance(one, dict)]
-        said = [f"{_format_location(one)}: {one.get('msg')}" for one in self._errors[:3]]
+        said = [
+            f"{'.'.join(map(str, _as_list(one.get('loc'))))}: {one.get('msg')}"
+            for one in self._errors[:3]
+        ]
         self.words = "; ".join(said) or str(data.get("message", ""))
 
     @property
@@ -116,10 +119,6 @@ def _parse_data(answer: object) -> dict[str, Any]:
 
 def _as_list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
-
-
-def _format_location(error: Mapping[str, Any]) -> str:
-    return ".".join(map(str, _as_list(error.get("loc"))))
 
 
 def _sanitize_code(code: object) -> str:

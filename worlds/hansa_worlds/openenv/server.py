@@ -113,7 +113,7 @@ class OpenEnvServer(RemoteServer[Channel]):
         except ServerError as error:
             kind: Kind = "busy" if error.code == CAPACITY_REACHED else "answer"
             raise HttpError(kind, str(error)) from None
-        if fields and not has_any_field(data, fields):
+        if fields and not any(_look_up(data.get("observation"), each)[0] for each in fields):
             raise OptionError(
                 f"options.text_fields: got {', '.join(fields)}, expected fields of the observation"
                 f" ({self.address.url}/schema lists them)"
@@ -157,11 +157,6 @@ def parse_turn(data: Mapping[str, Any], fields: Sequence[str]) -> Observation:
         raise HttpError("answer", "no true or false in 'done'")
     reward = 0.0 if data.get("reward") is None else read_reward(data["reward"], "reward")
     return Observation(clean(_render_text(observed, fields)), reward, done)
-
-
-def has_any_field(data: Mapping[str, Any], fields: Sequence[str]) -> bool:
-    """Whether an answer's observation has one of the fields."""
-    return any(_look_up(data.get("observation"), field)[0] for field in fields)
 
 
 def _render_text(observed: dict[str, Any], fields: Sequence[str]) -> str:

@@ -99,14 +99,12 @@ class Book:
             self.rank[name] = 1 + max(below, default=-1)
             if name in self.recipes:
                 ways = self.recipes[name]
-                self.depth[name] = min(1 + self._find_deepest(self.depth, way) for way in ways)
+                deepest = (max(self.depth[part] for _, part in way.needs) for way in ways)
+                self.depth[name] = 1 + min(deepest)
                 self.effort[name] = min(map(self.estimate_actions, ways))
             elif name in self.kinds:
                 self.depth[name] = min(self.depth[item] for item in self.kinds[name])
                 self.effort[name] = min(self.effort[item] for item in self.kinds[name])
-
-    def _find_deepest(self, measure: Mapping[str, int], way: Recipe) -> int:
-        return max(measure[part] for _, part in way.needs)
 
     def estimate_actions(self, way: Recipe) -> int:
         """About how many actions one way takes from nothing; capped, as it doubles per level."""

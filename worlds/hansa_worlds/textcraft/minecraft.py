@@ -120,12 +120,11 @@ def _count_ingredients(
     field: str, parts: Iterable[tuple[int, object]]
 ) -> tuple[tuple[int, str], ...]:
     """Amounts and names, equal ones together, in the order of the file."""
-    found: dict[str, int] = {}
+    found: Counter[str] = Counter()
     for number, ingredient in parts:
-        name = _read_ingredient(field, ingredient)
-        found[name] = found.get(name, 0) + number
-    if not 1 <= sum(found.values()) <= 9:
-        raise _FileFault(f"{field}: got {sum(found.values())} ingredients, expected 1 to 9")
+        found[_read_ingredient(field, ingredient)] += number
+    if not 1 <= found.total() <= 9:
+        raise _FileFault(f"{field}: got {found.total()} ingredients, expected 1 to 9")
     return tuple((number, name) for name, number in found.items())
 
 

@@ -103,21 +103,17 @@ def choose_move(done: CraftingPlan, goal: str) -> Move:
     action = format_command(recipe.makes, recipe.item, done.list_parts(recipe))
     if recipe.item == goal:
         return Move(f"I have all that {goal} needs, so I craft the goal.", action)
-    user, part = _find_user(done, recipe.item)
-    such = f"{user} needs {part}" if part == recipe.item else f"it serves as {part} for {user}"
-    return Move(f"I have all that {recipe.item} needs, and {such}.", action)
-
-
-def _find_missing(done: CraftingPlan) -> str | None:
-    """What the first craft of the plan still lacks."""
-    return next((part for _, part in done.list_parts(done.crafts[0][0]) if part in done.gets), None)
-
-
-def _find_user(done: CraftingPlan, item: str) -> tuple[str, str]:
-    """The next recipe of the plan that uses the item, and the name by which it does."""
-    return next(
+    item = recipe.item
+    user, part = next(  # the next recipe that uses it, and the name by which it does
         (recipe.item, part)
         for recipe, _ in done.crafts
         for _, part in recipe.needs
         if done.choice.get(part, part) == item
     )
+    such = f"{user} needs {part}" if part == item else f"it serves as {part} for {user}"
+    return Move(f"I have all that {item} needs, and {such}.", action)
+
+
+def _find_missing(done: CraftingPlan) -> str | None:
+    """What the first craft of the plan still lacks."""
+    return next((part for _, part in done.list_parts(done.crafts[0][0]) if part in done.gets), None)

@@ -102,7 +102,8 @@ class TextCraft(World):
 
     def _act(self, action: str) -> Observation:
         if action == "inventory":
-            return Observation(self._describe_inventory())
+            held = " ".join(f"[{item}] ({number})" for item, number in sorted(self._bag.items()))
+            return Observation(f"Inventory: {held or 'You are not carrying anything.'}")
         order = self._shelf.orders.read(action)
         if not order.gives:
             return order.seen
@@ -121,10 +122,6 @@ class TextCraft(World):
     def _has_ingredients(self, order: ParsedAction) -> bool:
         bag = self._bag
         return all(bag.get(item, 0) >= number for item, number in order.takes)
-
-    def _describe_inventory(self) -> str:
-        held = " ".join(f"[{item}] ({number})" for item, number in sorted(self._bag.items()))
-        return f"Inventory: {held or 'You are not carrying anything.'}"
 
     def legal(self) -> list[str]:
         """Gets of what the shown recipes need, and the crafts that the bag allows."""
@@ -165,12 +162,9 @@ class TextCraft(World):
         moves = self.legal()
         brings = {action: self._shelf.orders.read(action).gives for action in moves}
         goal = [action for action in moves if brings[action] == self._goal]
-        lacking = self._list_parts() - self._bag.keys()
-        useful = [action for action in moves if brings[action] in lacking]
-        return draw.choice(goal or useful or moves)
-
-    def _list_parts(self) -> set[str]:
-        """What the goal is made of, with the things in place of kinds."""
         book = self._shelf.book
         needs = (part for way in book.recipes[self._goal] for _, part in way.needs)
-        return {item for part in needs for item in book.kinds.get(part, (part,))}
+        parts = {item for part in needs for item in book.kinds.get(part, (part,))}
+        lacking = parts - self._bag.keys()
+        useful = [action for action in moves if brings[action] in lacking]
+        return draw.choice(goal or useful or moves)

@@ -50,7 +50,9 @@ class ShoppingGoal:
 
 def write_goals(product: Product, count: int, seed: str) -> tuple[ShoppingGoal, ...]:
     """As many different wishes for a product as there are, up to `count`."""
-    wanted = _list_subsets(product.attributes)
+    # Half of the attributes, or one more: enough that most products fail, not the title's all.
+    half = max(1, len(product.attributes) // 2)
+    wanted = [one for size in (half, half + 1) for one in combinations(product.attributes, size)]
     values = list(product.options.values())
     sizes = [len(wanted), len(_TENS_ABOVE), *map(len, values)]
     draw = rng("webshop", "goals", seed, product.id)
@@ -62,12 +64,6 @@ def write_goals(product: Product, count: int, seed: str) -> tuple[ShoppingGoal, 
         dollars = (product.cents // 1_000 + 1 + _TENS_ABOVE[tens]) * 10
         goals.append(_make_goal(product, wanted[subset], options, dollars, draw.random()))
     return tuple(goals)
-
-
-def _list_subsets(attributes: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Half of the attributes, or one more: enough that most products fail, not the title's all."""
-    half = max(1, len(attributes) // 2)
-    return [one for size in (half, half + 1) for one in combinations(attributes, size)]
 
 
 def to_digits(number: int, sizes: Sequence[int]) -> list[int]:

@@ -17,6 +17,7 @@ from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from math import prod
 from pathlib import Path
+from typing import TypeVar
 
 from hansa_worlds.base import rng
 from hansa_worlds.errors import OptionError
@@ -24,6 +25,8 @@ from hansa_worlds.webshop.goals import ANY_PRICE, ShoppingGoal, to_digits
 from hansa_worlds.webshop.pages import BUTTONS, LONGEST_PAGE
 from hansa_worlds.webshop.product import Product
 from hansa_worlds.webshop.shop import Shop
+
+T = TypeVar("T")
 
 MOST_BYTES = 512 * 1024**2
 """Size of a file at most: it is read whole. WebShop's file of all products is larger."""
@@ -115,36 +118,27 @@ def _load_shop(files: Files, most: int, _stamps: tuple[tuple[int, int], ...]) ->
 def _read_by_asin(name: str, path: str) -> Iterator[tuple[str, JsonEntry]]:
     if not path:
         return
-    found = _read_json(name, path)
-    if not isinstance(found, Mapping):
-        raise OptionError(
-            f"options.{name}_file: got a JSON {_name_json_kind(found)}, expected an object"
-        )
-    for asin, value in found.items():
+    for asin, value in _read_json(name, path, dict, "an object").items():
         yield asin, JsonEntry(f"options.{name}_file: {asin[:20]!r}", value)
 
 
-def _read_json(name: str, path: str) -> object:
+def _read_json(name: str, path: str, kind: type[T], fits: str) -> T:
     try:
-        return json.loads(Path(path).read_bytes())
+        found = json.loads(Path(path).read_bytes())
     except OSError as error:
         raise OptionError(
             f"options.{name}_file: got {path!r}, expected a file ({error.strerror})"
         ) from None
     except (ValueError, RecursionError):
         raise OptionError(f"options.{name}_file: got {path!r}, expected JSON") from None
-
-
-def _name_json_kind(value: object) -> str:
-    return next((name for kind, name in _JSON_KINDS if isinstance(value, kind)), "number")
+    if not isinstance(found, kind):
+        came = next((word for each, word in _JSON_KINDS if isinstance(found, each)), "number")
+        raise OptionError(f"options.{name}_file: got a JSON {came}, expected {fits}")
+    return found
 
 
 def _read_products(path: str, most: int, known: Mapping[str, JsonEntry]) -> Iterator[Product]:
-    found = _read_json("products", path)
-    if not isinstance(found, list):
-        raise OptionError(
-            f"options.products_file: got a JSON {_name_json_kind(found)}, expected a list"
-        )
+    found: list[object] = _read_json("products", path, list, "a list")
     seen: set[str] = set()
     for number, value in enumerate(found[:most]):
         entry = JsonEntry(f"options.products_file: entry {number}", value)

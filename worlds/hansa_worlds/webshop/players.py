@@ -132,13 +132,19 @@ def _move_on_item(view: WebShop, product: Product) -> Move:
         verdict = "is" if reward.has_attribute(product, unsaid) else "is not"
         thought = f"It {verdict} {unsaid}, so I go back." if unsaid else "I go back to the product."
         return Move(thought, f"click[{PREVIOUS}]")
-    missing = [one for one in view.goal.options if not _is_chosen(view, one)]
+    chosen = view.chosen.values()
+    missing = [
+        wanted
+        for wanted in view.goal.options
+        if not any(reward.is_same_option(one, wanted) for one in chosen)
+    ]
     values = [value for one in missing if (value := reward.find_matching(product, one))]
     would_do = _would_do(product, view.goal)
     turns = len(values) + 3 if would_do else len(view.goal.options) + 5
     # Reading costs two turns, and it teaches to check what the title leaves open.
     is_open = bool(unsaid) and not view.has_read and not view.chosen
-    if is_open and view.turns_left >= turns and (would_do or _is_undecided(view, product)):
+    is_likely = would_do or (not _find_lacking(view, product) and _looks_right(view, product))
+    if is_open and view.turns_left >= turns and is_likely:
         return Move(f"The title does not say {unsaid}, so I read on.", f"click[{FEATURES}]")
     if not would_do:
         return _leave(view, product)
@@ -147,19 +153,11 @@ def _move_on_item(view: WebShop, product: Product) -> Move:
     return Move("Everything is as asked for, so I buy it.", f"click[{BUY}]")
 
 
-def _is_undecided(view: WebShop, product: Product) -> bool:
-    return not _find_lacking(view, product) and _looks_right(view, product)
-
-
 def _leave(view: WebShop, product: Product) -> Move:
     lacking = _find_lacking(view, product)
     why = f"It does not come in {lacking}" if lacking else "This does not fit"
     elsewhere = bool(_find_aims(view.shop, view.goal, view.found or ()))
     return Move(f"{why}, so I go back.", f"click[{PREVIOUS if elsewhere else BACK}]")
-
-
-def _is_chosen(view: WebShop, wanted: str) -> bool:
-    return any(reward.is_same_option(one, wanted) for one in view.chosen.values())
 
 
 def _find_unsaid(view: WebShop, product: Product) -> str:

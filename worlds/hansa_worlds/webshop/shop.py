@@ -31,10 +31,6 @@ class Shop:
         """Keys of the products for a query, best first."""
         return _find(self, list_terms(query))
 
-    def look_up(self, looked_up: tuple[str, ...]) -> tuple[str, ...]:
-        """Search without the cache."""
-        return tuple(self._keys[number] for number in self._index.find(looked_up))
-
     def _list_tasks(self, split: Split) -> tuple[Task, ...]:
         wished_for = sorted(key for key in self._keys if self.goals(key))
         keys = share(wished_for, split, "webshop", self.name)
@@ -49,4 +45,4 @@ def make_task(shop: Shop, split: Split, key: str, number: int) -> Task:
 
 @lru_cache(maxsize=8_192)
 def _find(shop: Shop, looked_up: tuple[str, ...]) -> tuple[str, ...]:
-    return shop.look_up(looked_up)
+    return tuple(shop._keys[number] for number in shop._index.find(looked_up))

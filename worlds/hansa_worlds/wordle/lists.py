@@ -60,10 +60,6 @@ def read_file(path: str) -> tuple[str, ...]:
         reason = getattr(error, "strerror", None) or "no UTF-8 text"
         fits = f"a file with one word of {LENGTH} letters per line"
         raise OptionError(f"options.file: got {path!r} ({reason}), expected {fits}") from None
-    return _check_words(text)
-
-
-def _check_words(text: str) -> tuple[str, ...]:
     words: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
         word = line.strip()

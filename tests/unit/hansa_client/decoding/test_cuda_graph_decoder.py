@@ -39,7 +39,7 @@ def attend(
 ) -> torch.Tensor:
     """What flash attention computes, row by row."""
     flat_keys, flat_values = keys.flatten(0, 1), values.flatten(0, 1)
-    begins, first, used = self._begins.tolist(), self._slots.tolist(), self._used.tolist()
+    begins, first, used = self.begins.tolist(), self.slots.tolist(), self.used.tolist()
     seen = []
     for row, length in enumerate(used):
         own = query[begins[row] : begins[row + 1]]

@@ -11,22 +11,16 @@ from hansa_client.decoding import sampling
 from hansa_client.decoding.lockstep_decoder import LockstepDecoder
 from hansa_client.decoding.protocol import Decoder, StopConditions, TurnRequest
 from hansa_client.decoding.slot_decoder import SlotDecoder, split_requests
-from hansa_client.models import base_model, slot_attention
+from hansa_client.models import slot_attention
 from hansa_client.models.base_model import Base
 from hansa_client.rollout.live_episodes import RolloutConfig
 
-TINY = "builtin:tiny"
 READS = [
     ["Reach the goal.", "The goal is at position 4, 2."],
     ["There is a wall above you. There are walls to your left.", "You"],
     ["Your current position is at position 1, 1. " * 12, "There are no walls near you."],
 ]
 HOW = RolloutConfig(temperature=0.0, max_length=500, batch_episodes=3, round=1, source="evaluation")
-
-
-@pytest.fixture(scope="module")
-def by_library() -> Base:
-    return base_model.load(TINY, base_model.resolve(TINY), 1, for_peft=True)
 
 
 def greedy(base: Base, tokens: list[int], most: int) -> list[int]:

@@ -132,7 +132,7 @@ def test_a_trajectorys_gradient_is_that_of_its_mean_loss(base: Base, lesson: Tra
     def look(run: PrivateRun) -> None:
         singly = [sum(parts) for parts in zip(*map(run.compute_gradients, range(6)), strict=True)]
         run.optimizer.forget_gradients()
-        sum(run._loss(index) for index in range(6)).backward()  # type: ignore[union-attr]
+        sum(run.loss(index) for index in range(6)).backward()  # type: ignore[union-attr]
         for weight, gradient in zip(run.weights, singly, strict=True):
             assert weight.grad is not None
             assert torch.allclose(weight.grad, gradient, atol=1e-5)
@@ -143,7 +143,7 @@ def test_a_trajectorys_gradient_is_that_of_its_mean_loss(base: Base, lesson: Tra
 def test_no_trajectory_counts_as_a_number_that_is_none(base: Base, lesson: TrainingSet) -> None:
     def look(run: PrivateRun) -> None:
         plain = run.add_up([0])
-        run._loss = lambda index: torch.nan * run.weights[0].sum()
+        run.loss = lambda index: torch.nan * run.weights[0].sum()
         assert all(float(total.abs().sum()) == 0 for total in run.add_up([1, 2]))
         assert any(float(total.abs().sum()) > 0 for total in plain)
 

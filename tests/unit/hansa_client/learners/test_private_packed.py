@@ -213,7 +213,7 @@ def graphed(base: Base, lesson: TrainingSet, objective: Any = Imitation) -> Iter
     """Packed into rows of few shapes, which a GPU would record."""
     with packed(base, lesson, objective) as run:
         assert run.packed
-        run.packed._scorer.may_record = True
+        run.packed.scorer.may_record = True
         yield run
 
 

@@ -12,21 +12,14 @@ from hansa.core.errors import PermanentError
 from hansa_client import learners
 from hansa_client.experience import demonstrations
 from hansa_client.learners import TrainingSet
-from hansa_client.models import base_model, kv_slots, lora, slot_attention
+from hansa_client.models import kv_slots, lora, slot_attention
 from hansa_client.models.base_model import Base
 from hansa_client.models.builtin.llama import Llama
 from hansa_client.training.adamw import AdamW
 from hansa_client.trajectory import render_all
 from hansa_worlds import DEMO_OPTIONS, make
 
-TINY = "builtin:tiny"
 TEXTS = ["Reach the goal.", "There is a wall above you. " * 9, "move <|end|>up", "żółw 4, 2\n", ""]
-
-
-@pytest.fixture(scope="module")
-def by_library() -> Base:
-    """The same model as transformers loads it."""
-    return base_model.load(TINY, base_model.resolve(TINY), 1, for_peft=True)
 
 
 def test_only_the_builtin_model_does_without_the_library(base: Base, by_library: Base) -> None:

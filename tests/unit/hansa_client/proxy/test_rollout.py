@@ -13,7 +13,6 @@ from hansa_client import trajectory
 from hansa_client.decoding import choose
 from hansa_client.decoding.protocol import TurnRequest
 from hansa_client.learners.base import Choice
-from hansa_client.models import base_model
 from hansa_client.models.base_model import Base
 from hansa_client.rollout import episodes, tasks
 from hansa_client.rollout.episodes import Played, RolloutConfig
@@ -23,7 +22,6 @@ from tests.support import harness
 from tests.support.sources import ROOT
 
 HARNESS = [sys.executable, str(ROOT / "tests/support/harness.py")]
-TINY = "builtin:tiny"
 HOW = RolloutConfig(
     temperature=1.0, max_length=256, batch_episodes=4, round=3, source="exploration"
 )
@@ -75,13 +73,12 @@ def test_equal_seeds_give_equal_episodes_whoever_plays_beside_them(
 
 
 @pytest.fixture
-def models(base: Base, monkeypatch: pytest.MonkeyPatch) -> dict[str, Base]:
+def models(base: Base, by_library: Base, monkeypatch: pytest.MonkeyPatch) -> dict[str, Base]:
     """One model with both decoders: transformers' own cannot use KV slots here."""
     monkeypatch.setattr(
         choose, "can_use_slots", lambda model, longest: hasattr(model, "reads_kv_slots")
     )
-    folder = base_model.resolve(TINY)
-    return {"slots": base, "columns": base_model.load(TINY, folder, 1, for_peft=True)}
+    return {"slots": base, "columns": by_library}
 
 
 @pytest.mark.parametrize("engine", ["slots", "columns"])
