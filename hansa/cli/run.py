@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hansa.cli.common import INTERRUPTED, say
+from hansa.cli.common import INTERRUPTED, say, show_error
 from hansa.cli.target import CredentialsFile, Out, Parallel
 from hansa.core.errors import HansaError, Unreachable
 from hansa.core.exits import Exit
@@ -119,8 +119,7 @@ def _say_outcome(ended: "Federation", folder: "RunDir") -> int:
         say("suspended: set spec.suspend to false and run it again to resume")
         return int(Exit.DONE)
     if status.phase != "Succeeded":
-        say(f"error: {explain_phase(ended)}")
-        say(f"\nhint: {suggest_fix(folder)}")
+        show_error(explain_phase(ended), suggest_fix(folder))
         return int(Exit.CRASHED)
     evaluated = [entry for entry in status.history if entry.success]
     if evaluated:

@@ -5,7 +5,7 @@ Much of what they show was written by Pods and by strangers: no text reaches the
 
 from collections.abc import Iterator
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group, RenderableType, group
 from rich.table import Table
 from rich.text import Text
 
@@ -56,12 +56,9 @@ def show(screen: RenderableType) -> None:
     wide_console().print(screen, crop=False)
 
 
-def render(screen: StatusView) -> Group:
+@group()
+def render(screen: StatusView) -> Iterator[RenderableType]:
     """The screen, ready to print or to redraw."""
-    return Group(*_parts(screen))
-
-
-def _parts(screen: StatusView) -> Iterator[RenderableType]:
     name, _, rest = screen.headline.partition(": ")
     headline = plain(f"{name}: ", "bold")
     yield headline.append(plain(rest, STYLES.get(screen.phase, "")))
@@ -104,12 +101,9 @@ def _cells(row: tuple[str, ...]) -> list[Text]:
 # A run on this machine: state, rounds, and what merging brought
 
 
-def render_run(federation: Federation) -> Group:
+@group()
+def render_run(federation: Federation) -> Iterator[RenderableType]:
     """The screen, ready to print or to redraw."""
-    return Group(*_run_parts(federation))
-
-
-def _run_parts(federation: Federation) -> Iterator[RenderableType]:
     status = federation.status
     success = f", success {float(status.success):.1%}" if status.success else ""
     rounds = f"{status.completed} of {count(federation.spec.rounds, 'round')}"

@@ -5,8 +5,7 @@ environment has all worlds. The Job plays there exactly the tasks, with the same
 seeds, that the silos' own evaluations play.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 from hansa.api import bucket_keys, job_names
@@ -19,7 +18,6 @@ from hansa.compare import methods
 from hansa.compare.comparison import Run
 from hansa.core.errors import HansaError
 from hansa.local.executor import LocalExecutor
-from hansa.local.loop import open_embedded, use_embedded
 from hansa.local.objectstore import RUNNER, LocalStore
 from hansa.local.rundir import RunDir
 from hansa.runtime.capacity import measure
@@ -30,13 +28,6 @@ BASE = "_base"
 SHARED = "_shared"
 """Owner of an adapter that all silos share."""
 TICK_SECONDS = 0.5
-
-
-@contextmanager
-def open_run_store(run: Run, folder: RunDir) -> Iterator[LocalStore]:
-    """The store of a run's folder, for as long as it is read."""
-    with folder.lock(), open_embedded(folder, use_embedded(run.federation)) as store:
-        yield store
 
 
 def score(

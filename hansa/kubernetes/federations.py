@@ -117,7 +117,9 @@ class Federations:
         jobs = self._list_optional(notes, paths.jobs(self.namespace), **chosen)
         pods = self._list_optional(notes, paths.pods(self.namespace), **chosen)
         events = []
-        for thing in (federation, *_list_pending(pods)[:SHOWN_PODS]):
+        # Those that have not started: their own events say why.
+        pending = [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Pending"]
+        for thing in (federation, *pending[:SHOWN_PODS]):
             about = {"fieldSelector": f"involvedObject.uid={thing['metadata'].get('uid')}"}
             events += self._list_optional(notes, paths.events(self.namespace), **about)
         notes = list(dict.fromkeys(notes))
@@ -174,11 +176,6 @@ class FederationMembers(Federations):
     label = constants.LABEL_MEMBER
     path = staticmethod(paths.members)
     option = "--member "
-
-
-def _list_pending(pods: list[Data]) -> list[Data]:
-    """Pods that have not started; their own events say why."""
-    return [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Pending"]
 
 
 def _list_owners(item: Data) -> set[str]:

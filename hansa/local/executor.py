@@ -185,7 +185,7 @@ class LocalExecutor:
             exit_code=job.exit_code or None,
             reason=job.reason,
             message=self._explain_failure(job),
-            report=None if job.exit_code is None else _read_report(job.folder / "report.json"),
+            report=None if job.exit_code is None else read_report(job.folder / "report.json"),
         )
 
     def _explain_failure(self, job: _Job) -> str:
@@ -281,7 +281,7 @@ class LocalExecutor:
         return self._programs[module]
 
 
-def _read_report(path: Path) -> AnyReport | None:
+def read_report(path: Path) -> AnyReport | None:
     """The report of a Job that ended; None when it is missing, garbled or too long."""
     try:
         with path.open("rb") as file:

@@ -9,7 +9,7 @@ from hansa.adapter import model_card, peft_folder
 from hansa.api import bucket_keys
 from hansa.api.status import Federation
 from hansa.core.errors import InputError
-from hansa.core.files import replace_file
+from hansa.core.files import explain_os_errors, replace_file
 from hansa.local.credentials import pick_reader, read_credentials
 from hansa.local.loop import open_experience
 from hansa.local.results import (
@@ -120,12 +120,10 @@ def pull_published(place: HubPlace | RegistryPlace, to: Path) -> tuple[str, dict
     else:
         version, items = registry.pull(place)
     _check(place, items)
-    try:
+    with explain_os_errors(f"--to: got {to}"):
         to.mkdir(parents=True, exist_ok=True)
         for item in sorted(items, key=lambda item: item.name == bucket_keys.CONFIG):
             replace_file(to / item.name, item.content)  # the config last: PEFT looks for it first
-    except OSError as error:
-        raise InputError(f"--to: got {to}: {error.strerror or error}") from None
     return version, {
         item.name: {"sha256": item.sha256, "size": len(item.content)} for item in items
     }

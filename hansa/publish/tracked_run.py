@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from hansa.api.status import Federation, FederationStatus, HistoryEntry
 from hansa.core.errors import InputError, Unreachable
+from hansa.core.files import explain_os_errors
 from hansa.local.rundir import RunDir
 from hansa.local.rundir import follow as follow_folder
 from hansa.publish.bucket import read_known_fields
@@ -169,7 +170,7 @@ def read_document(document: "Data") -> Federation:
 def read_or_make_identity(folder: Path) -> str:
     """The run's identity for trackers: made once, and kept with the run wherever it is moved."""
     path = folder / IDENTITY
-    try:
+    with explain_os_errors(f"RUN: got {folder}"):
         with suppress(FileExistsError):
             draft = folder / f".{IDENTITY}.{os.getpid()}"
             draft.write_text(secrets.token_hex(16) + "\n")
@@ -178,5 +179,3 @@ def read_or_make_identity(folder: Path) -> str:
             finally:
                 draft.unlink()
         return path.read_text().strip()
-    except OSError as error:
-        raise InputError(f"RUN: got {folder}: {error.strerror or error}") from None

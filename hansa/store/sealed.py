@@ -20,6 +20,7 @@ from hansa.core.errors import (
     Precondition,
     UnsealError,
 )
+from hansa.core.files import explain_os_errors
 from hansa.crypto import sealing
 from hansa.crypto.sealing import OpeningKey, Unsealer
 from hansa.store.base import ForwardingStore, ObjectStore, RedirectingStore, Watch
@@ -263,9 +264,7 @@ def read_keys_from(environ: Mapping[str, str], variable: str, which: str) -> lis
 
 def read_opening_keys(path: Path, where: str) -> list[OpeningKey]:
     """The private keys of a file; InputError, which names the field, where it holds none."""
-    try:
-        with path.open("rb") as file:
-            pem = file.read(LONGEST)
-    except OSError as error:
-        raise InputError(f"{where}: {path}: {error.strerror}") from None
-    return sealing.read_keys(pem, f"{where}: {path}")
+    named = f"{where}: {path}"
+    with explain_os_errors(named), path.open("rb") as file:
+        pem = file.read(LONGEST)
+    return sealing.read_keys(pem, named)
