@@ -9,7 +9,7 @@ from hansa.api import constants
 from hansa.core.errors import HansaError, InputError
 from hansa.kubernetes import paths
 from hansa.kubernetes.client import ApiError, Data, Kube, PatchKind, connect
-from hansa.kubernetes.errors import explain
+from hansa.kubernetes.errors import Absent, explain
 
 MANAGER = "hansa"
 """Field manager of everything that the command line writes."""
@@ -65,6 +65,13 @@ class Federations:
         """One of them; near names are offered where there is none."""
         with self._explain_errors(name):
             return self.kube.get(self.path(self.namespace, name))
+
+    def find(self, name: str) -> Data | None:
+        """One of them; None where there is none."""
+        try:
+            return self.get(name)
+        except Absent:
+            return None
 
     def apply(self, document: Mapping[str, Any], *, dry_run: bool, force: bool) -> Data:
         """Server-side apply; ApiError where other tools own fields, for the caller to judge."""

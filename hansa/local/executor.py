@@ -32,6 +32,7 @@ from hansa.api.jobs import AnyReport, FailureReason, JobRequest, JobState, Obser
 from hansa.api.reports import decode_report
 from hansa.api.secure_aggregation import ENV_MASKING_KEY
 from hansa.api.silo_assignment import SiloClientAssignment
+from hansa.core.canonical import parse_object
 from hansa.core.exits import SIGNAL_BASE
 from hansa.core.files import replace_file
 from hansa.core.logs import EXPERIENCE
@@ -156,10 +157,9 @@ class LocalExecutor:
     def progress(self, name: str) -> dict[str, Any]:
         """What a running client last said of its progress; for display only."""
         try:
-            progress = json.loads((self.folder(name) / "progress.json").read_text())
-        except (OSError, ValueError):
+            return parse_object((self.folder(name) / "progress.json").read_bytes()) or {}
+        except OSError:
             return {}
-        return progress if isinstance(progress, dict) else {}
 
     def wait(self, seconds: float) -> None:
         """Return when a Job has changed its state, or after that many seconds."""
@@ -318,7 +318,7 @@ class _WarmProgram:
 
     def stop(self, name: str) -> None:
         """End a Job's child at once: its work is safe to lose."""
-        self._tell({"stop": name, "hard": True})
+        self._tell({"stop": name})
 
     def read(self) -> list[dict[str, Any]]:
         """Messages that have arrived."""

@@ -56,7 +56,7 @@ def collect(
         rounds=rounds,
         episodes=shown,
         notes=(*_describe_gaps(rounds), *notes.sentences()),
-        programs=collector.programs(),
+        programs=tuple(sorted(collector.programs)),
         base_model=collector.base_model,
         adapter=adapter,
         made_at=now,
@@ -94,13 +94,10 @@ class _Collector:
         self._prefix = storage.s3.prefix if storage else ""
         self._reader = reader
         self._notes = notes
-        self._programs: set[tuple[str, str]] = set()
+        self.programs: set[tuple[str, str]] = set()
         self._fallbacks = _MOST_FALLBACKS
         self._reads_all = True
         self.base_model = ""
-
-    def programs(self) -> tuple[tuple[str, str], ...]:
-        return tuple(sorted(self._programs))
 
     def rounds(self) -> tuple[Round, ...]:
         history = sorted(self._federation.status.history, key=lambda entry: entry.round)
@@ -144,7 +141,7 @@ class _Collector:
         key = bucket_keys.global_folder(self._prefix, entry.round) + bucket_keys.MANIFEST
         manifest = self._reader.document(GlobalManifest, key, "facts", f"round {entry.round}")
         if manifest is not None:
-            self._programs.add(("global adapter", manifest.program))
+            self.programs.add(("global adapter", manifest.program))
             self.base_model = manifest.base_model
         return manifest
 
@@ -181,7 +178,7 @@ class _Collector:
         key = bucket_keys.evaluation(self._prefix, environment, round_)
         document = self._reader.document(EvaluationDocument, key, "evaluations", environment)
         if document is not None:
-            self._programs.add(("evaluation", document.program))
+            self.programs.add(("evaluation", document.program))
         return document
 
     def _updates(self, entry: Round) -> dict[str, UpdateManifest]:
@@ -198,7 +195,7 @@ class _Collector:
             key = bucket_keys.update_folder(self._prefix, name, entry.number) + bucket_keys.MANIFEST
             manifest = self._reader.document(UpdateManifest, key, "updates", name)
             if manifest is not None:
-                self._programs.add(("update", manifest.program))
+                self.programs.add(("update", manifest.program))
                 updates[name] = manifest
         return updates
 
@@ -232,7 +229,7 @@ class _Collector:
         if head is None:
             return None
         program = shards.read_version(head)
-        self._programs.update({("experience", program)} if program else set())
+        self.programs.update({("experience", program)} if program else set())
         episode = shards.read_first_episode(head, round_)
         if episode is None:
             why = f"no episode of shard {round_} could be read"

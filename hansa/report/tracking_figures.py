@@ -124,7 +124,8 @@ def _list_federation_figures(
         yield "updates", entry.round, members
         yield "environments", entry.round, of
         yield "serverStep", entry.round, entry.server_step
-        yield "seconds", entry.round, _seconds(entry.opened_at, entry.closed_at)
+        if entry.opened_at and entry.closed_at:
+            yield "seconds", entry.round, (entry.closed_at - entry.opened_at).total_seconds()
         if entry.probes:
             for name, share in entry.probes.violations.items():
                 yield f"violations.{name}", entry.round, share
@@ -142,10 +143,6 @@ def _mean(ratios: Mapping[str, float], wanted: Sequence[str]) -> float | None:
     if any(name not in ratios for name in wanted):
         return None
     return sum(ratios[name] for name in wanted) / len(wanted)
-
-
-def _seconds(since: datetime | None, until: datetime | None) -> float | None:
-    return (until - since).total_seconds() if since and until else None
 
 
 # -- one silo -------------------------------------------------------------------------------------
