@@ -94,18 +94,14 @@ def carry_out(
         say(f"stopped; nothing is lost: {goes_on} (folder {folder.path})")
         return stop.args[0] if stop.args else INTERRUPTED
     except (OSError, Unreachable) as error:
-        if not _is_disk_full(folder, error):
+        # The store on a disk that is full ends with a sentence of its own.
+        if getattr(error, "errno", None) != errno.ENOSPC and not folder.is_disk_full():
             raise
         raise HansaError(
             f"--out: got {folder.path}, whose disk is full",
             hint=f"free some space; nothing is lost: {goes_on}",
         ) from None
     return _say_outcome(ended, folder)
-
-
-def _is_disk_full(folder: "RunDir", error: Exception) -> bool:
-    """Whether the disk is to blame; the store on it ends with a sentence of its own."""
-    return getattr(error, "errno", None) == errno.ENOSPC or folder.is_disk_full()
 
 
 def _say_outcome(ended: "Federation", folder: "RunDir") -> int:

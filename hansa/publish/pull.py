@@ -81,7 +81,16 @@ def _pull(
     """What the environment serves where one is named, else the global adapter; and its card."""
     if environment is not None:
         served = choose_served_round(federation, round_)
-        if files := _pull_served(federation, store, environment, served, to, credentials):
+        known = [e.name for e in federation.spec.environments]
+        if environment not in known:
+            raise InputError(f"--environment: got '{environment}', expected {' or '.join(known)}")
+        given = read_credentials(credentials) if credentials else {}
+        variables = given.get(environment) or pick_reader(given) if given else None
+        private = open_experience(federation.spec, environment, store, variables)
+        place = federation.spec.private_storage(environment)
+        if files := pull_personal(
+            private, place.s3.prefix if place else "", environment, served, to
+        ):
             model_card.write(federation, served, to, environment)
             return served, files
         note(f"{environment} serves the global adapter")
@@ -89,25 +98,6 @@ def _pull(
     files = pull_files(store, federation.spec.require_s3().prefix, number, to)
     model_card.write(federation, number, to)
     return number, files
-
-
-def _pull_served(
-    federation: Federation,
-    store: ObjectStore,
-    environment: str,
-    round_: int,
-    to: Path,
-    credentials: Path | None,
-) -> dict[str, Any] | None:
-    """What a silo serves itself, of its private place; nothing where that is the global adapter."""
-    known = [e.name for e in federation.spec.environments]
-    if environment not in known:
-        raise InputError(f"--environment: got '{environment}', expected {' or '.join(known)}")
-    given = read_credentials(credentials) if credentials else {}
-    variables = given.get(environment) or pick_reader(given) if given else None
-    private = open_experience(federation.spec, environment, store, variables)
-    place = federation.spec.private_storage(environment)
-    return pull_personal(private, place.s3.prefix if place else "", environment, round_, to)
 
 
 def pull_published(place: HubPlace | RegistryPlace, to: Path) -> tuple[str, dict[str, Any]]:

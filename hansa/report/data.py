@@ -202,18 +202,16 @@ class _Collector:
     def episodes(
         self, rounds: tuple[Round, ...], private: Mapping[str, ObjectStore]
     ) -> tuple[EpisodePair, ...]:
-        environments = self._federation.spec.environments[:MOST_PAIRS]
-        pairs = [self._pair(one.name, rounds, private.get(one.name)) for one in environments]
-        return tuple(pair for pair in pairs if pair.first or pair.last)
-
-    def _pair(
-        self, environment: str, rounds: tuple[Round, ...], store: ObjectStore | None
-    ) -> EpisodePair:
-        own = [entry.number for entry in rounds if environment in entry.parts]
-        numbers = own or [entry.number for entry in rounds if entry.number]
-        first = self._episode(environment, numbers[0], store) if numbers else None
-        last = self._episode(environment, numbers[-1], store) if len(numbers) > 1 else None
-        return EpisodePair(environment=environment, first=first, last=last)
+        pairs = []
+        for name in [one.name for one in self._federation.spec.environments[:MOST_PAIRS]]:
+            own = [entry.number for entry in rounds if name in entry.parts]
+            numbers = own or [entry.number for entry in rounds if entry.number]
+            store = private.get(name)
+            first = self._episode(name, numbers[0], store) if numbers else None
+            last = self._episode(name, numbers[-1], store) if len(numbers) > 1 else None
+            if first or last:
+                pairs.append(EpisodePair(environment=name, first=first, last=last))
+        return tuple(pairs)
 
     def _episode(
         self, environment: str, round_: int, store: ObjectStore | None

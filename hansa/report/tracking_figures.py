@@ -48,19 +48,14 @@ def build_record(
         _build_silo_run(federation, identity, each.name, rounds, times)
         for each in sorted(federation.spec.environments, key=lambda each: each.name)
     )
+    ended: State = "finished" if status.phase == "Succeeded" else "failed"
     return Record(
         federation=parent,
         silos=tuple(silos),
-        state=_state(federation, is_over=is_over),
+        state=ended if is_over else "running",
         started_at=started,
         ended_at=max(closed, default=None) if is_over else None,
     )
-
-
-def _state(federation: Federation, *, is_over: bool) -> State:
-    if not is_over:
-        return "running"
-    return "finished" if federation.status.phase == "Succeeded" else "failed"
 
 
 def _parameters(federation: Federation) -> dict[str, str]:
