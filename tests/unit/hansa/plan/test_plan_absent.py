@@ -54,8 +54,7 @@ def test_whoever_comes_back_before_it_was_taken_back_keeps_it() -> None:
 def test_in_a_failed_round_nothing_is_taken_back_before_somebody_asks() -> None:
     cluster = opened("clinic")
     cluster.deliver()
-    cluster.now = later(601)
-    cluster.turn()
+    cluster.wait(601)
     assert cluster.member("clinic").state == "Away" and cluster.status.failed
     assert cluster.courier is None
 
@@ -68,8 +67,7 @@ def test_an_answer_that_comes_after_the_freeze_moves_the_cursor_and_nothing_else
     cluster.answer("maze")
     cluster.answered("bank")
     late = cluster.status.current
-    cluster.now = later(3601)
-    cluster.turn()
+    cluster.wait(3601)
     frozen = cluster.status.current.members
     assert [m.environment for m in frozen] == ["bank", "maze"]
     cluster.aggregate()
@@ -84,8 +82,7 @@ def test_an_answer_that_comes_after_the_freeze_moves_the_cursor_and_nothing_else
 def down(cluster: Letters, seconds: range) -> None:
     """Every courier ends with 44 meanwhile."""
     for moment in seconds:
-        cluster.now = later(moment)
-        cluster.turn()
+        cluster.wait(moment)
         for name in [n for n in cluster.active() if "-mail-" in n]:
             cluster.set(name, "failed", exit_code=44)
         cluster.turn()
@@ -113,8 +110,7 @@ def test_a_bucket_that_is_down_for_longer_than_an_order_may_wait_costs_nothing()
     cluster = opened("clinic")
     cluster.answer("maze")
     down(cluster, range(100, 3000, 100))
-    cluster.now = later(3100)
-    cluster.turn().deliver()
+    cluster.wait(3100).deliver()
     cluster.hear("clinic", "taken")
     cluster.answered("clinic")
     cluster.aggregate()
@@ -150,8 +146,7 @@ def test_whoever_leaves_the_spec_while_its_order_is_on_its_way_is_told() -> None
     assert owed(cluster, "clinic").why == "removed"
     cluster.deliver()
     assert [m.name for m in cluster.status.members] == ["bank"]
-    cluster.federation = with_spec(cluster.federation, environments=before.spec.environments)
-    cluster.turn()
+    cluster.change(environments=before.spec.environments)
     assert cluster.member("clinic").state == "Invited"
 
 

@@ -227,11 +227,9 @@ def test_a_key_may_come_and_never_change_or_go():
     named = [
         {**e.to_json(), "maskingKey": key(e.name)} for e in cluster.federation.spec.environments
     ]
-    cluster.federation = with_spec(cluster.federation, environments=named)
-    cluster.turn()
+    cluster.change(environments=named)
     assert cluster.condition("Accepted").status == "True"
     other = [{**named[0], "maskingKey": key("other")}, *named[1:]]
-    cluster.federation = with_spec(cluster.federation, environments=other)
-    cluster.turn()
+    cluster.change(environments=other)
     assert cluster.condition("Accepted").reason == "ImmutableFieldChanged"
     assert "babyai.maskingKey" in cluster.condition("Accepted").message

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.builders import later, make_report
+from tests.support.builders import make_report
 from tests.support.letters import Letters, opened
 
 
@@ -77,8 +77,7 @@ def test_both_kinds_of_silos_are_merged_and_the_last_adapter_is_evaluated_by_bot
 def test_a_silo_that_does_not_take_its_order_is_left_out_and_not_waited_for_again() -> None:
     cluster = opened("clinic", participation={"minimumUpdates": 1})
     cluster.deliver().set("fed-r1-maze-a1", "running")
-    cluster.now = later(601)
-    cluster.turn()
+    cluster.wait(601)
     assert cluster.member("clinic").state == "Away"
     assert "MemberAway" in cluster.reasons()
     cluster.answer("maze").aggregate()
@@ -90,8 +89,7 @@ def test_one_that_comes_back_takes_part_in_the_next_round() -> None:
     cluster = opened("clinic", "bank", rounds=3, participation={"minimumUpdates": 2})
     cluster.deliver()
     cluster.hear("bank", "taken")
-    cluster.now = later(601)
-    cluster.turn()
+    cluster.wait(601)
     assert cluster.member("clinic").state == "Away"
     cluster.hear("clinic", "hello")
     assert cluster.member("clinic").state == "Present"
@@ -107,8 +105,7 @@ def test_a_silo_that_took_its_order_and_is_silent_is_left_out_by_the_rounds_cloc
     cluster.deliver()
     cluster.hear("clinic", "taken")
     cluster.answer("maze")
-    cluster.now = later(3601)
-    cluster.turn()
+    cluster.wait(3601)
     assert cluster.member("clinic").state == "Present", "it works, only too slowly"
     cluster.aggregate()
     assert cluster.status.history[-1].updates == "1/2"
@@ -173,13 +170,11 @@ def test_a_waiting_silo_has_no_clock() -> None:
     cluster = opened("clinic", participation={"minimumUpdates": 1})
     cluster.deliver()
     cluster.hear("clinic", "waits", code="budget")
-    cluster.now = later(5000)
-    cluster.turn()
+    cluster.wait(5000)
     assert cluster.state("clinic") == "Queued"
 
 
 def test_no_clock_runs_before_an_order_is_posted() -> None:
     cluster = opened("clinic", participation={"minimumUpdates": 1})
-    cluster.now = later(5000)
-    cluster.turn()
+    cluster.wait(5000)
     assert cluster.state("clinic") == "Queued"

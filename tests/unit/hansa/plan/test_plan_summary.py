@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.builders import make_report, with_spec
+from tests.support.builders import make_report
 from tests.support.simulated_cluster import Cluster
 
 
@@ -26,8 +26,7 @@ def test_a_federation_that_lost_its_storage_is_refused_and_has_no_address_for_it
     cluster = Cluster("maze", "wordle").run_round()
     cluster.answer(*cluster.active(), successes=9).turn()
     assert cluster.status.best.uri == "s3://bucket/run/global/00001/"
-    cluster.federation = with_spec(cluster.federation, storage=None)
-    cluster.turn()
+    cluster.change(storage=None)
     assert cluster.condition("Accepted").reason == "ImmutableFieldChanged"
     assert "spec.storage.s3: got" in cluster.condition("Accepted").message
     assert (cluster.status.best.round, cluster.status.best.uri) == (1, "")
