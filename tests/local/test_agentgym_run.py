@@ -35,8 +35,7 @@ def test_episodes_whose_answers_were_lost_are_left_out_and_the_round_goes_on(
     with serving("maze") as server:
         server.fail("/maze/step", "drop", "no", "half", "no", "status 500", "huge")
         manifest = write(tmp_path, server.url, maxBrokenEpisodes=0.5)
-        with small.Run(manifest, out, "--embedded-store") as run:
-            run.finish()
+        small.finish(manifest, out, "--embedded-store")
         opened = server.games[0].opened
         assert 1 < opened < 40
         assert server.paths().count("/maze/reset") >= 12

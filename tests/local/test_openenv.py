@@ -192,8 +192,7 @@ def write(folder: Path, url: str, **changes: Any) -> Path:
 def federate(folder: Path, url: str, **changes: Any) -> dict[str, Any]:
     """The status of the environment after a run that succeeds."""
     out = folder / "run"
-    with small.Run(write(folder, url, **changes), out, "--embedded-store") as run:
-        run.finish()
+    small.finish(write(folder, url, **changes), out, "--embedded-store")
     status = json.loads(hansa("status", "--out", out, "-o", "json").stdout)["status"]
     assert status["phase"] == "Succeeded"
     assert set(status["history"][-1]["success"]) == {"maze", "echo"}

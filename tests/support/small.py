@@ -187,6 +187,13 @@ class Run:
         return seen[0]
 
 
+def finish(manifest: Path, out: Path, *arguments: str | Path, **environ: str) -> Run:
+    """A run to its good end."""
+    with Run(manifest, out, *arguments, **environ) as run:
+        run.finish()
+    return run
+
+
 def adapter(out: Path) -> dict[str, bytes]:
     """The final adapter of a run as its folder has it."""
     return {name: (out / "adapter" / name).read_bytes() for name in FILES}

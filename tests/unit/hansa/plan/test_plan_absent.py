@@ -9,8 +9,11 @@ from tests.support.letters import Letters, digest, opened
 
 def away(**fields) -> Letters:
     """Round 1 was closed without the clinic, which did not take its order."""
-    cluster = opened("clinic", "bank", rounds=3, participation={"minimumUpdates": 2}, **fields)
-    cluster.deliver().set("fed-r1-maze-a1", "running")
+    cluster = (
+        opened("clinic", "bank", rounds=3, participation={"minimumUpdates": 2}, **fields)
+        .deliver()
+        .set("fed-r1-maze-a1", "running")
+    )
     cluster.hear("bank", "taken")
     cluster.now = later(601)
     return cluster.turn()
@@ -52,16 +55,14 @@ def test_whoever_comes_back_before_it_was_taken_back_keeps_it() -> None:
 
 
 def test_in_a_failed_round_nothing_is_taken_back_before_somebody_asks() -> None:
-    cluster = opened("clinic")
-    cluster.deliver()
+    cluster = opened("clinic").deliver()
     cluster.wait(601)
     assert cluster.member("clinic").state == "Away" and cluster.status.failed
     assert cluster.courier is None
 
 
 def test_an_answer_that_comes_after_the_freeze_moves_the_cursor_and_nothing_else() -> None:
-    cluster = opened("clinic", "bank", rounds=2, participation={"minimumUpdates": 2})
-    cluster.deliver()
+    cluster = opened("clinic", "bank", rounds=2, participation={"minimumUpdates": 2}).deliver()
     cluster.hear("bank", "taken")
     cluster.hear("clinic", "taken")
     cluster.answer("maze")
@@ -93,8 +94,7 @@ def test_a_bucket_that_is_down_for_longer_than_the_round_costs_the_silo_its_part
     minimum: int | None, outcome: str
 ) -> None:
     rules = {"participation": {"minimumUpdates": minimum}} if minimum else {}
-    cluster = opened("clinic", **rules)
-    cluster.deliver()
+    cluster = opened("clinic", **rules).deliver()
     cluster.hear("clinic", "taken")
     cluster.answer("maze")
     down(cluster, range(100, 3700, 100))

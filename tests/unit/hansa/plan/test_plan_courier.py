@@ -105,8 +105,7 @@ def test_objects_that_are_no_letters_are_told() -> None:
 
 
 def test_of_ended_couriers_the_newest_stays_for_its_log() -> None:
-    cluster = opened("clinic", "bank")
-    cluster.deliver()
+    cluster = opened("clinic", "bank").deliver()
     cluster.hear("bank", "taken")
     cluster.hear("clinic", "taken")
     ended = sorted(n for n, j in cluster.jobs.items() if "-mail-" in n and not j.is_active)
@@ -114,8 +113,7 @@ def test_of_ended_couriers_the_newest_stays_for_its_log() -> None:
 
 
 def test_a_silos_new_key_counts_at_once_and_a_removed_one_no_more() -> None:
-    cluster = opened("clinic")
-    cluster.deliver()
+    cluster = opened("clinic").deliver()
     assert reference.find("spec.environments.member.publicKeys").change == reference.AT_ONCE
     new = "ed25519:" + "B" * 43
     environments = cluster.federation.spec.to_json()["environments"]
@@ -165,8 +163,7 @@ def test_an_order_that_was_posted_while_somebody_suspends_is_taken_back() -> Non
 
 
 def test_a_suspended_federation_tells_its_silos_first() -> None:
-    cluster = opened("clinic")
-    cluster.deliver()
+    cluster = opened("clinic").deliver()
     cluster.change(suspend=True)
     assert cluster.status.phase == "Running"
     assert cluster.condition("Progressing").reason == "Closing"
@@ -180,8 +177,7 @@ def test_a_suspended_federation_tells_its_silos_first() -> None:
 
 
 def test_it_goes_on_with_a_new_order() -> None:
-    cluster = opened("clinic")
-    cluster.deliver()
+    cluster = opened("clinic").deliver()
     cluster.change(suspend=True).deliver()
     cluster.change(suspend=False)
     assert cluster.courier.boxes[0].work
@@ -191,16 +187,14 @@ def test_it_goes_on_with_a_new_order() -> None:
 
 
 def test_a_store_that_refuses_does_not_keep_a_federation_from_stopping() -> None:
-    cluster = opened("clinic")
-    cluster.deliver()
+    cluster = opened("clinic").deliver()
     cluster.change(suspend=True)
     cluster.set("fed-mail-a4", "failed", exit_code=42).turn()
     assert cluster.status.phase == "Suspended"
 
 
 def test_a_silo_that_left_the_spec_is_told_and_then_forgotten() -> None:
-    cluster = opened("clinic", "bank")
-    cluster.deliver()
+    cluster = opened("clinic", "bank").deliver()
     kept = [e for e in cluster.federation.spec.to_json()["environments"] if e["name"] != "bank"]
     cluster.change(environments=kept)
     rests = {b.environment: b.order.why if b.order else "" for b in cluster.courier.boxes}
@@ -216,8 +210,7 @@ def test_a_federation_without_silos_elsewhere_has_neither_lines_nor_couriers() -
 
 
 def test_in_a_failed_round_nobody_is_told_anything() -> None:
-    cluster = opened("clinic", participation={"minimumUpdates": 2, "retries": 0})
-    cluster.deliver()
+    cluster = opened("clinic", participation={"minimumUpdates": 2, "retries": 0}).deliver()
     name = next(n for n in cluster.active() if "-maze-" in n)
     cluster.set(name, "failed", exit_code=42).turn()
     assert cluster.status.phase == "Failed"
