@@ -54,6 +54,12 @@ class Cluster:
         self.federation = with_spec(self.federation, **spec)
         return self.turn()
 
+    def annotate(self, name, value):
+        """Plan with what a person asks for."""
+        metadata = self.federation.metadata.model_copy(update={"annotations": {name: value}})
+        self.federation = self.federation.model_copy(update={"metadata": metadata})
+        return self.turn()
+
     def set(self, name, state, **fields):
         self.jobs[name] = make_job(self.requests[name], state, **fields)
         return self

@@ -3,7 +3,7 @@
 import pytest
 
 from hansa.api.courier_assignment import CourierReport, LogAdvance
-from tests.support.builders import later, with_spec
+from tests.support.builders import with_spec
 from tests.support.letters import Letters, digest, opened
 
 
@@ -15,8 +15,7 @@ def away(**fields) -> Letters:
         .set("fed-r1-maze-a1", "running")
     )
     cluster.hear("bank", "taken")
-    cluster.now = later(601)
-    return cluster.turn()
+    return cluster.wait(601)
 
 
 def owed(cluster: Letters, name: str):
@@ -133,8 +132,7 @@ def test_orders_that_the_status_does_not_know_are_told_and_gone_behind() -> None
 
 def without(cluster: Letters, name: str) -> Letters:
     kept = [e for e in cluster.federation.spec.environments if e.name != name]
-    cluster.federation = with_spec(cluster.federation, environments=kept)
-    return cluster.turn()
+    return cluster.change(environments=kept)
 
 
 def test_whoever_leaves_the_spec_while_its_order_is_on_its_way_is_told() -> None:

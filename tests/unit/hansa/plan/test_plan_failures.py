@@ -59,13 +59,9 @@ def test_a_failed_round_resumes_under_the_next_number_from_the_same_start(way):
     cluster = Cluster("maze").turn().set("fed-r1-maze-a1", "failed", exit_code=42).turn()
     assert cluster.status.phase == "Failed"
     if way == "spec":
-        cluster.federation = with_spec(cluster.federation, training={"epochs": 1})
+        cluster.change(training={"epochs": 1})
     else:
-        metadata = cluster.federation.metadata.model_copy(
-            update={"annotations": {ANNOTATION_RETRY: "1"}}
-        )
-        cluster.federation = cluster.federation.model_copy(update={"metadata": metadata})
-    cluster.turn()
+        cluster.annotate(ANNOTATION_RETRY, "1")
     assert cluster.active() == ["fed-r2-maze-a1"]
     assert cluster.status.current.start.round == 0
     assert cluster.status.completed == 0
