@@ -44,7 +44,7 @@ class Cluster:
                 return self
         raise AssertionError("the plan never comes to rest")
 
-    def wait(self, seconds):
+    def plan_at(self, seconds):
         """Plan that many seconds after the beginning."""
         self.now = later(seconds)
         return self.turn()

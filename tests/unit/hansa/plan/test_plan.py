@@ -77,7 +77,7 @@ def test_a_round_keeps_the_settings_it_opened_with():
     cluster = Cluster("maze").turn()
     cluster.federation = with_spec(cluster.federation, exploration={"tasksPerRound": 3})
     cluster.set("fed-r1-maze-a1", "failed", exit_code=1).turn()
-    cluster.wait(5)
+    cluster.plan_at(5)
     assert cluster.requests["fed-r1-maze-a2"].assignment.settings.exploration.tasks_per_round == 64
     cluster.answer("fed-r1-maze-a2").turn()
     cluster.answer(*cluster.active()).turn()

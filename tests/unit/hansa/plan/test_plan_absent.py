@@ -15,7 +15,7 @@ def away(**fields) -> Letters:
         .set("fed-r1-maze-a1", "running")
     )
     cluster.hear("bank", "taken")
-    return cluster.wait(601)
+    return cluster.plan_at(601)
 
 
 def owed(cluster: Letters, name: str):
@@ -55,7 +55,7 @@ def test_whoever_comes_back_before_it_was_taken_back_keeps_it() -> None:
 
 def test_in_a_failed_round_nothing_is_taken_back_before_somebody_asks() -> None:
     cluster = opened("clinic").deliver()
-    cluster.wait(601)
+    cluster.plan_at(601)
     assert cluster.member("clinic").state == "Away" and cluster.status.failed
     assert cluster.courier is None
 
@@ -67,7 +67,7 @@ def test_an_answer_that_comes_after_the_freeze_moves_the_cursor_and_nothing_else
     cluster.answer("maze")
     cluster.answered("bank")
     late = cluster.status.current
-    cluster.wait(3601)
+    cluster.plan_at(3601)
     frozen = cluster.status.current.members
     assert [m.environment for m in frozen] == ["bank", "maze"]
     cluster.aggregate()
@@ -82,7 +82,7 @@ def test_an_answer_that_comes_after_the_freeze_moves_the_cursor_and_nothing_else
 def down(cluster: Letters, seconds: range) -> None:
     """Every courier ends with 44 meanwhile."""
     for moment in seconds:
-        cluster.wait(moment)
+        cluster.plan_at(moment)
         for name in [n for n in cluster.active() if "-mail-" in n]:
             cluster.set(name, "failed", exit_code=44)
         cluster.turn()
@@ -109,7 +109,7 @@ def test_a_bucket_that_is_down_for_longer_than_an_order_may_wait_costs_nothing()
     cluster = opened("clinic")
     cluster.answer("maze")
     down(cluster, range(100, 3000, 100))
-    cluster.wait(3100).deliver()
+    cluster.plan_at(3100).deliver()
     cluster.hear("clinic", "taken")
     cluster.answered("clinic")
     cluster.aggregate()

@@ -15,12 +15,12 @@ def test_a_courier_that_cannot_reach_the_store_is_tried_again_without_end() -> N
     cluster = opened("clinic")
     for attempt in range(12):
         name = f"fed-mail-a{2 + attempt}"
-        cluster.wait(100 * (attempt + 1))
+        cluster.plan_at(100 * (attempt + 1))
         assert name in cluster.active()
         cluster.set(name, "failed", exit_code=44).turn()
     assert cluster.status.failed is None
     assert cluster.status.courier.failures == 12
-    cluster.wait(5000).deliver()
+    cluster.plan_at(5000).deliver()
     assert cluster.status.courier.failures == 0
     assert cluster.status.courier.message == ""
 
@@ -38,7 +38,7 @@ def test_why_a_courier_does_not_start_is_shown_until_it_runs() -> None:
 def test_what_the_last_courier_failed_of_is_shown_until_one_does_well() -> None:
     cluster = opened("clinic")
     cluster.set("fed-mail-a2", "failed", exit_code=44).turn()
-    cluster.wait(10).set("fed-mail-a3", "running").turn()
+    cluster.plan_at(10).set("fed-mail-a3", "running").turn()
     assert "did not answer" in cluster.condition("Degraded").message
     cluster.deliver()
     assert cluster.condition("Degraded").reason == "AllHealthy"
@@ -47,7 +47,7 @@ def test_what_the_last_courier_failed_of_is_shown_until_one_does_well() -> None:
 def test_a_lost_report_costs_one_more_courier() -> None:
     cluster = opened("clinic")
     cluster.set("fed-mail-a2", "succeeded", report=None).turn()
-    cluster.wait(10)
+    cluster.plan_at(10)
     assert "fed-mail-a3" in cluster.active()
     assert cluster.courier.boxes[0].work
 
@@ -66,7 +66,7 @@ def test_a_courier_that_can_never_work_stops_the_round_until_a_person_asks(failu
     assert cluster.condition("Progressing").reason == "ExchangeFailed"
     assert "the key is another's" in cluster.condition("Progressing").message
     cluster.federation = with_spec(cluster.federation, participation={"retries": 3})
-    cluster.wait(10)
+    cluster.plan_at(10)
     assert "fed-mail-a3" in cluster.active()
 
 
@@ -80,7 +80,7 @@ def test_it_also_stops_a_federation_that_waits_for_silos() -> None:
 def test_a_courier_that_crashes_again_and_again_asks_for_a_person() -> None:
     cluster = opened("clinic")
     for attempt in range(6):
-        cluster.wait(100 * (attempt + 1))
+        cluster.plan_at(100 * (attempt + 1))
         cluster.set(f"fed-mail-a{2 + attempt}", "failed", exit_code=1).turn()
     assert cluster.condition("Progressing").reason == "ExchangeFailed"
 

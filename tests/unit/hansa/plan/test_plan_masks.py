@@ -23,7 +23,7 @@ def frozen(*answers, **fields):
         cluster.set(name, "running")
     cluster.turn()
     cluster.answer(*(FIRST[i] for i in answers)).turn()
-    return cluster.wait(4000)
+    return cluster.plan_at(4000)
 
 
 def drop(cluster, *remaining):
@@ -101,7 +101,7 @@ def test_an_answer_of_the_epoch_before_is_as_good_as_lost():
 def test_masking_again_has_a_clock_of_its_own():
     cluster = drop(frozen(0, 1, 2, 3), 0, 1, 2, 3)
     assert cluster.status.current.started_at is None
-    assert states(cluster.wait(4500)) == ["Starting"] * 4 + ["Failed"]
+    assert states(cluster.plan_at(4500)) == ["Starting"] * 4 + ["Failed"]
 
 
 def test_one_whose_update_was_sent_while_the_round_was_decided_masks_again_too():

@@ -79,7 +79,7 @@ def test_a_silo_that_does_not_take_its_order_is_left_out_and_not_waited_for_agai
         .deliver()
         .set("fed-r1-maze-a1", "running")
     )
-    cluster.wait(601)
+    cluster.plan_at(601)
     assert cluster.member("clinic").state == "Away"
     assert "MemberAway" in cluster.reasons()
     cluster.answer("maze").aggregate()
@@ -90,7 +90,7 @@ def test_a_silo_that_does_not_take_its_order_is_left_out_and_not_waited_for_agai
 def test_one_that_comes_back_takes_part_in_the_next_round() -> None:
     cluster = opened("clinic", "bank", rounds=3, participation={"minimumUpdates": 2}).deliver()
     cluster.hear("bank", "taken")
-    cluster.wait(601)
+    cluster.plan_at(601)
     assert cluster.member("clinic").state == "Away"
     cluster.hear("clinic", "hello")
     assert cluster.member("clinic").state == "Present"
@@ -105,7 +105,7 @@ def test_a_silo_that_took_its_order_and_is_silent_is_left_out_by_the_rounds_cloc
     cluster = opened("clinic", participation={"minimumUpdates": 1}).deliver()
     cluster.hear("clinic", "taken")
     cluster.answer("maze")
-    cluster.wait(3601)
+    cluster.plan_at(3601)
     assert cluster.member("clinic").state == "Present", "it works, only too slowly"
     cluster.aggregate()
     assert cluster.status.history[-1].updates == "1/2"
@@ -165,11 +165,11 @@ def test_an_answer_to_another_question_fails_that_silo_alone() -> None:
 def test_a_waiting_silo_has_no_clock() -> None:
     cluster = opened("clinic", participation={"minimumUpdates": 1}).deliver()
     cluster.hear("clinic", "waits", code="budget")
-    cluster.wait(5000)
+    cluster.plan_at(5000)
     assert cluster.state("clinic") == "Queued"
 
 
 def test_no_clock_runs_before_an_order_is_posted() -> None:
     cluster = opened("clinic", participation={"minimumUpdates": 1})
-    cluster.wait(5000)
+    cluster.plan_at(5000)
     assert cluster.state("clinic") == "Queued"
