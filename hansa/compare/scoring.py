@@ -51,11 +51,12 @@ def score(
         assignments = {BASE: _assignment(run, store, BASE, 0, b"")}
     _carry_out(run, folder, store, assignments, parallel)
     store.ensure()
-    reader = store.store()
-    return {
-        name: TaskTallies.model_validate_json(reader.get(_tallies_key(one)))
-        for name, one in assignments.items()
-    }
+    reader, tallies = store.store(), {}
+    for name, one in assignments.items():
+        place = (one.storage.prefix, one.environment, one.start.round)
+        data = reader.get(bucket_keys.evaluation_tasks(*place))
+        tallies[name] = TaskTallies.model_validate_json(data)
+    return tallies
 
 
 def _list_foreign_environments(run: Run, name: str) -> list[dict[str, Any]]:
@@ -94,10 +95,6 @@ def _assignment(run: Run, store: LocalStore, name: str, round_: int, data: bytes
     )
 
 
-def _tallies_key(one: Assignment) -> str:
-    return bucket_keys.evaluation_tasks(one.storage.prefix, one.environment, one.start.round)
-
-
 def _carry_out(
     run: Run,
     folder: RunDir,
@@ -114,7 +111,16 @@ def _carry_out(
 
     with LocalExecutor(folder.jobs, environ, capacity, own_credentials=False) as executor:
         for name, assignment in assignments.items():
-            executor.create(_request(run, name, assignment))
+            executor.create(
+                JobRequest(
+                    name=job_names.fit(f"{run.federation.metadata.name}-score-{name}"),
+                    role="evaluate",
+                    round=assignment.round,
+                    environment=assignment.environment,
+                    attempt=1,
+                    assignment=assignment,
+                )
+            )
         jobs = executor.observe()
         while any(job.is_active for job in jobs):
             store.ensure()
@@ -123,14 +129,3 @@ def _carry_out(
     for job in jobs:
         if job.state == "failed":
             raise HansaError(f"{job.name}: {job.message or 'the scoring failed'}")
-
-
-def _request(run: Run, name: str, assignment: Assignment) -> JobRequest:
-    return JobRequest(
-        name=job_names.fit(f"{run.federation.metadata.name}-score-{name}"),
-        role="evaluate",
-        round=assignment.round,
-        environment=assignment.environment,
-        attempt=1,
-        assignment=assignment,
-    )

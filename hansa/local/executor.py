@@ -145,7 +145,8 @@ class LocalExecutor:
         """End a Job and forget it; its folder stays, for its log."""
         job = self._jobs.pop(name, None)
         if job and job.state == "running":
-            self._program(PROGRAMS[job.request.role]).stop(name)
+            # Its work is safe to lose.
+            self._program(PROGRAMS[job.request.role]).tell({"stop": name})
 
     def apply(self, delete: Iterable[str], create: Iterable[JobRequest]) -> None:
         """Do what a plan asks for."""
@@ -230,8 +231,9 @@ class LocalExecutor:
             environ[ENV_API_KEY] = key
         (job.folder / _SCRATCH).mkdir(exist_ok=True, mode=0o700)
         replace_file(job.folder / "assignment.json", environ[variable].encode())
-        log = job.folder / "log.txt"
-        self._program(PROGRAMS[request.role]).start(request.name, environ, log)
+        log = str(job.folder / "log.txt")
+        order = {"start": request.name, "environ": environ, "log": log}
+        self._program(PROGRAMS[request.role]).tell(order)
         job.state, job.started_at, job.slot = "running", datetime.now(UTC), slot
 
     def _variables(self, request: JobRequest, slot: int) -> dict[str, str]:
@@ -312,14 +314,6 @@ class _WarmProgram:
         assert self._process.stdout is not None  # noqa: S101  Popen made the pipe
         self.output = self._process.stdout
 
-    def start(self, name: str, environ: dict[str, str], log: Path) -> None:
-        """Fork a child for a Job."""
-        self._tell({"start": name, "environ": environ, "log": str(log)})
-
-    def stop(self, name: str) -> None:
-        """End a Job's child at once: its work is safe to lose."""
-        self._tell({"stop": name})
-
     def read(self) -> list[dict[str, Any]]:
         """Messages that have arrived."""
         chunk = os.read(self.output.fileno(), 65536)
@@ -351,7 +345,8 @@ class _WarmProgram:
             self._process.wait()
         self.output.close()
 
-    def _tell(self, message: dict[str, Any]) -> None:
+    def tell(self, message: dict[str, Any]) -> None:
+        """Ask it to fork a child for a Job, or to end one at once."""
         assert self._process.stdin is not None  # noqa: S101  Popen made the pipe
         try:
             self._process.stdin.write(json.dumps(message).encode() + b"\n")

@@ -235,11 +235,8 @@ def _adapter_tile(data: ReportData) -> Html:
 
 def _headline(data: ReportData) -> Html:
     base, last, best = data.base, data.last, data.best
-    steps = [
-        _headline_figure(name, entry, entry.success.value)
-        for name, entry in (("base", base), ("last", last))
-        if entry is not None and entry.success
-    ]
+    ends = (_headline_figure(name, entry) for name, entry in (("base", base), ("last", last)))
+    steps = [end for end in ends if end]
     if not steps:
         steps = [tag("span", "not evaluated yet", class_="number quiet")]
     arrow = tag("span", "→", class_="arrow", aria_hidden="true")
@@ -250,11 +247,7 @@ def _headline(data: ReportData) -> Html:
         asides.append(tag("b", f"{points(change.value)} points", class_=way))
         asides.append(f"95\u202f%: {points(change.low)} to {points(change.high)}")
         asides += ["no change is shown: that includes zero"] if way == "even" else []
-    highest = (
-        _headline_figure("best", best, best.success.value)
-        if best and best.success and last
-        else None
-    )
+    highest = _headline_figure("best", best) if last else None
     return tag(
         "div",
         _tile_name("Mean success on held-out tasks"),
@@ -265,7 +258,10 @@ def _headline(data: ReportData) -> Html:
     )
 
 
-def _headline_figure(name: str, entry: Round, value: float) -> Html:
+def _headline_figure(name: str, entry: Round | None) -> Html | None:
+    if entry is None or not entry.success:
+        return None
+    value = entry.success.value
     return tag(
         "span",
         f"best {percent(value)} in round {entry.number}" if name == "best" else percent(value),
