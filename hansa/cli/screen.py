@@ -13,6 +13,7 @@ from hansa.api.status import Federation
 from hansa.cli.views.federation import RowTable as Rows
 from hansa.cli.views.federation import StatusView, format_joined
 from hansa.core.sanitize import sanitize
+from hansa.core.stats import average
 from hansa.core.text import count
 from hansa.plan.policy import drift
 
@@ -137,9 +138,7 @@ def _history(federation: Federation) -> Table:
     for title in ("round", "outcome", "updates", "mean", *names):
         table.add_column(title, justify="right")
     for entry in federation.status.history:
-        values = [entry.success.get(name) for name in names]
-        known = [value for value in values if value is not None]
-        average = sum(known) / len(known) if known and len(known) == len(names) else None
-        cells = [f"{v:.1%}" if v is not None else "" for v in (average, *values)]
+        values = [average(entry.success, names), *map(entry.success.get, names)]
+        cells = [f"{v:.1%}" if v is not None else "" for v in values]
         table.add_row(str(entry.round), entry.outcome, entry.updates, *cells)
     return table

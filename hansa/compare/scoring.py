@@ -17,7 +17,7 @@ from hansa.api.status import RoundSettings
 from hansa.compare import methods
 from hansa.compare.comparison import Run
 from hansa.core.errors import HansaError
-from hansa.local.executor import LocalExecutor
+from hansa.local.executor import TICK_SECONDS, LocalExecutor
 from hansa.local.objectstore import RUNNER, LocalStore
 from hansa.local.rundir import RunDir
 from hansa.runtime.capacity import measure
@@ -27,7 +27,6 @@ BASE = "_base"
 """Owner of the untrained start; no silo can have this name."""
 SHARED = "_shared"
 """Owner of an adapter that all silos share."""
-TICK_SECONDS = 0.5
 
 
 def score(

@@ -49,6 +49,8 @@ PROGRAMS = {
 WARMED = ("hansa_client", "hansa_server")
 """Programs that every run needs; the courier's is warmed when the first is asked for."""
 STOP_PATIENCE_SECONDS = 5.0
+TICK_SECONDS = 0.5
+"""How often displays are refreshed and stores are looked after; Jobs wake a loop at once."""
 NO_SLOT = -1
 """Slot of a Job that only waits, and needs no cores or GPU."""
 _SCRATCH = "tmp"
@@ -360,8 +362,7 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def compute_wait_seconds(moment: datetime | None, at_most: float) -> float:
-    """How long to wait for a moment, within a bound."""
-    if moment is None:
-        return at_most
-    return min(at_most, max(0.0, moment.timestamp() - time.time()))
+def compute_wait_seconds(moment: datetime | None) -> float:
+    """How long a loop waits for a moment, or a tick at most."""
+    left = moment.timestamp() - time.time() if moment else TICK_SECONDS
+    return min(TICK_SECONDS, max(0.0, left))

@@ -37,7 +37,6 @@ from hansa.store.access_grants import AGGREGATOR
 from hansa.store.private import KEY, SECRET
 from hansa.validation.messages import describe_first_misfit
 
-TICK_SECONDS = 0.5
 OBJECT = "member.json"
 
 
@@ -143,7 +142,7 @@ def _loop(
             raise _make_failure(silo.status.message, jobs)
         if silo.status.phase == "Left" or (joining.once and has_listened and _is_idle(silo)):
             return silo
-        executor.wait(compute_wait_seconds(made.wake_at, TICK_SECONDS))
+        executor.wait(compute_wait_seconds(made.wake_at))
 
 
 def _make_failure(message: str, jobs: list[ObservedJob]) -> HansaError:

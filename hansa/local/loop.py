@@ -40,10 +40,6 @@ from hansa.store.sealed import read_opening_keys
 if TYPE_CHECKING:
     from hansa.local.display import Display
 
-TICK_SECONDS = 0.5
-"""How often the display is refreshed and the store is looked after; Jobs wake the loop at once."""
-
-
 ENDS = ("Succeeded", "Failed", "Suspended")
 """Phases in which only a person can change what happens next."""
 
@@ -213,7 +209,7 @@ def _loop(
         display.show(federation, jobs, executor)
         if federation.status.phase in ENDS:
             return federation
-        executor.wait(compute_wait_seconds(next_.wake_at, TICK_SECONDS))
+        executor.wait(compute_wait_seconds(next_.wake_at))
 
 
 def _revive_store(store: LocalStore, jobs: list[ObservedJob], complaints: set[str]) -> None:

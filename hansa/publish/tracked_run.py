@@ -113,8 +113,9 @@ class LocalRun:
 class OnCluster:
     """A federation's status, read with the rights of the user."""
 
-    def __init__(self, federations: "Federations", name: str, say: Callable[[str], None]) -> None:
-        self._federations, self._name, self._say = federations, name, say
+    def __init__(self, federations: "Federations", name: str, lost: Callable[[str], None]) -> None:
+        """`lost` is called with why the cluster does not answer."""
+        self._federations, self._name, self._lost = federations, name, lost
 
     def read(self) -> Record:
         """What there is now."""
@@ -124,10 +125,7 @@ class OnCluster:
         """What there is now and after every change, until it has succeeded, failed or is gone."""
         from hansa.kubernetes.watch import follow
 
-        def lost(why: str) -> None:
-            self._say(f"the cluster does not answer ({why}); trying again")
-
-        for document in follow(self._federations, self._name, lost=lost):
+        for document in follow(self._federations, self._name, lost=self._lost):
             if document is None:
                 raise InputError(f"federation {self._name}: it was deleted before it ended")
             record = _build_record(document)

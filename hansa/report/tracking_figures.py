@@ -7,6 +7,7 @@ from typing import Any
 
 from hansa.api.constants import ANSWERED
 from hansa.api.status import EnvironmentStatus, Federation, HistoryEntry, RoundSettings
+from hansa.core.stats import average
 from hansa.report.run_facts import EnvironmentRound, Round
 from hansa.report.run_settings import flatten_settings, flatten_world, shorten_value
 from hansa.tracking.record import Point, Record, State, TrackedRun
@@ -114,7 +115,7 @@ def _list_federation_figures(
     wanted = [each.name for each in federation.spec.environments]
     for entry in federation.status.history:
         for metric in ("success", "validation", "own"):
-            yield metric, entry.round, _mean(getattr(entry, metric), wanted)
+            yield metric, entry.round, average(getattr(entry, metric), wanted)
         members, _, of = entry.updates.partition("/")
         yield "updates", entry.round, members
         yield "environments", entry.round, of
@@ -131,13 +132,6 @@ def _list_federation_figures(
         yield "adapterBytes", each.number, each.adapter_bytes
         for phase, seconds in each.seconds.items():
             yield f"seconds.{phase}", each.number, seconds
-
-
-def _mean(ratios: Mapping[str, float], wanted: Sequence[str]) -> float | None:
-    """Over all environments, as the status does it: a mean of some would change once more."""
-    if any(name not in ratios for name in wanted):
-        return None
-    return sum(ratios[name] for name in wanted) / len(wanted)
 
 
 # -- one silo -------------------------------------------------------------------------------------
