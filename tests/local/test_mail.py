@@ -114,14 +114,6 @@ def test_letters_by_another_key_are_not_believed(
     assert shown(lines)[1:] == [("answers", n, "unknown-key") for n in (1, 2)]
 
 
-def test_a_federation_without_letters_has_nothing_signed(
-    capsys: pytest.CaptureFixture[str], manifest: Path
-) -> None:
-    code, lines, err = call(capsys, "wordle", "-f", manifest, *KEYS)
-    assert (code, lines) == (0, [])
-    assert "nothing is signed here" in err
-
-
 def test_the_letters_of_a_run_are_read_from_its_folder(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -161,22 +153,30 @@ def test_a_command_line_that_does_not_fit_is_refused(
 
 
 @pytest.mark.parametrize(
-    "arguments, sentence",
+    "arguments, expected, sentence",
     [
-        (("mase", *KEYS), "ENVIRONMENT: got 'mase', expected maze or wordle"),
-        (
+        pytest.param(("wordle", *KEYS), 0, "nothing is signed here", id="without letters"),
+        pytest.param(
+            ("mase", *KEYS),
+            2,
+            "ENVIRONMENT: got 'mase', expected maze or wordle",
+            id="a silo that there is not",
+        ),
+        pytest.param(
             ("maze",),
+            2,
             "--orders-key: got none, and the manifest names no publicKeys for maze",
+            id="without a key nothing is believed",
         ),
     ],
-    ids=["a silo that there is not", "without a key nothing is believed"],
 )
-def test_what_the_manifest_does_not_know_is_refused(
+def test_where_there_is_no_letter_to_read_it_says_why(
     capsys: pytest.CaptureFixture[str],
     manifest: Path,
     arguments: tuple[str, ...],
+    expected: int,
     sentence: str,
 ) -> None:
     code, lines, err = call(capsys, *arguments, "-f", manifest)
-    assert (code, lines) == (2, [])
+    assert (code, lines) == (expected, [])
     assert sentence in err

@@ -166,7 +166,6 @@ def test_a_store_that_refuses_does_not_keep_one_that_left_the_spec_from_being_fo
     cluster.federation = with_spec(cluster.federation, suspend=True)
     without(cluster, "clinic")
     assert cluster.condition("Progressing").reason == "Closing"
-    name = next(n for n in cluster.active() if "-mail-" in n)
-    cluster.set(name, "failed", exit_code=42).turn()
+    cluster.set(cluster.running("mail"), "failed", exit_code=42).turn()
     assert cluster.status.phase == "Suspended"
     assert [m.name for m in cluster.status.members] == ["bank"]

@@ -130,12 +130,16 @@ def test_a_silo_of_this_cluster_cannot_become_one_elsewhere_under_its_name() -> 
     assert cluster.condition("Accepted").reason == "ImmutableFieldChanged"
 
 
+def posted_at_once() -> Letters:
+    """The courier has posted the first order, which nobody has read from its report yet."""
+    cluster = opened("clinic")
+    posted = [LogAdvance(box=0, serial=1, digest=digest(1), order=cluster.courier.boxes[0].order)]
+    return cluster.set(cluster.running("mail"), "succeeded", report=CourierReport(posted=posted))
+
+
 def test_a_report_is_about_the_silos_that_its_courier_was_told_of() -> None:
     """Though somebody joined the spec before it was read, and stands before them in the list."""
-    cluster = opened("clinic")
-    name = next(n for n in cluster.active() if "-mail-" in n)
-    posted = [LogAdvance(box=0, serial=1, digest=digest(1), order=cluster.courier.boxes[0].order)]
-    cluster.set(name, "succeeded", report=CourierReport(posted=posted))
+    cluster = posted_at_once()
     environments = [*cluster.federation.spec.to_json()["environments"], {"name": "bank", **REMOTE}]
     cluster.change(environments=environments)
     assert [(m.name, m.sent.serial) for m in cluster.status.members] == [("bank", 0), ("clinic", 1)]
@@ -151,10 +155,7 @@ def test_an_order_that_garbage_kept_from_its_place_is_owed_behind_it() -> None:
 
 
 def test_an_order_that_was_posted_while_somebody_suspends_is_taken_back() -> None:
-    cluster = opened("clinic")
-    name = next(n for n in cluster.active() if "-mail-" in n)
-    posted = [LogAdvance(box=0, serial=1, digest=digest(1), order=cluster.courier.boxes[0].order)]
-    cluster.set(name, "succeeded", report=CourierReport(posted=posted))
+    cluster = posted_at_once()
     cluster.change(suspend=True)
     assert cluster.courier.boxes[0].order.why == "suspended"
 
@@ -211,8 +212,7 @@ def test_a_federation_without_silos_elsewhere_has_neither_lines_nor_couriers() -
 
 def test_in_a_failed_round_nobody_is_told_anything() -> None:
     cluster = opened("clinic", participation={"minimumUpdates": 2, "retries": 0}).deliver()
-    name = next(n for n in cluster.active() if "-maze-" in n)
-    cluster.set(name, "failed", exit_code=42).turn()
+    cluster.set(cluster.running("maze"), "failed", exit_code=42).turn()
     assert cluster.status.phase == "Failed"
     assert cluster.active() == []
 
@@ -233,7 +233,7 @@ def test_the_entry_of_a_round_that_failed_is_named_by_the_next_order() -> None:
     cluster.hear("clinic", "taken")
     cluster.answer("maze")
     cluster.answered("clinic")
-    name = next(n for n in cluster.active() if "-aggregator-" in n)
+    name = cluster.running("aggregator")
     report = make_report(cluster.requests[name])
     cluster.set(name, "failed", exit_code=Exit.TOO_FEW_UPDATES, report=report).turn()
     assert cluster.status.failed
@@ -246,7 +246,7 @@ def test_a_report_without_an_entry_leaves_the_last_one() -> None:
     cluster.deliver()
     cluster.answer("maze")
     cluster.answered("clinic")
-    name = next(n for n in cluster.active() if "-aggregator-" in n)
+    name = cluster.running("aggregator")
     report = make_report(cluster.requests[name]).model_copy(update={"audit": None})
     cluster.set(name, "succeeded", report=report).turn()
     assert cluster.status.completed == 2
