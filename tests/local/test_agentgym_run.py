@@ -15,17 +15,8 @@ pytestmark = pytest.mark.slow
 
 def write(folder: Path, url: str, **changes: Any) -> Path:
     options = {"environment": "maze", "url": url, "prompt": "none", "start_timeout_seconds": 2}
-    return small.write_manifest(
-        folder,
-        rounds=1,
-        experience={"demonstrations": 0},
-        exploration={"tasksPerRound": 12, "batchEpisodes": 8, **changes},
-        participation={"retries": 0},
-        environments=[
-            {"name": "maze", "world": "maze", "options": {"map": "generated", "max_turns": 4}},
-            {"name": "gym", "world": "agentgym", "options": options},
-        ],
-    )
+    gym = {"name": "gym", "world": "agentgym", "options": options}
+    return small.write_beside_maze(folder, gym, **changes)
 
 
 def test_episodes_whose_answers_were_lost_are_left_out_and_the_round_goes_on(

@@ -175,15 +175,6 @@ def test_evaluating_every_second_round_leaves_the_others_out_but_never_the_last(
     assert evaluated == [0, 2, 3]
 
 
-def test_an_evaluation_of_no_episodes_says_nothing():
-    cluster = Cluster("maze").turn()
-    report = make_report(cluster.requests["fed-r1-maze-a1"])
-    empty = report.evaluation.model_copy(update={"episodes": 0, "successes": 0})
-    report = report.model_copy(update={"evaluation": empty})
-    cluster.set("fed-r1-maze-a1", "succeeded", report=report).turn()
-    assert cluster.status.history[0].success == {}
-
-
 def test_planning_again_in_an_unchanged_world_changes_nothing():
     cluster = Cluster("maze", "wordle").turn()
     cluster.set("fed-r1-maze-a1", "running").turn()
