@@ -8,7 +8,6 @@ from hansa.plan.federation import plan
 from tests.support.builders import (
     NOW,
     later,
-    make_report,
     with_spec,
     with_status,
 )
