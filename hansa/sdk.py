@@ -1,4 +1,4 @@
-"""What the functions of `import hansa` do: the work of commands, with objects for text."""
+"""The functions of `import hansa`: the work of commands, with objects for text."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,7 +22,7 @@ Manifest = Federation | str | Path | Mapping[str, Any]
 
 
 def load_manifest(manifest: Manifest) -> Federation:
-    """A federation, checked as `hansa validate` does."""
+    """A federation from its manifest, a file or a mapping; InputError names what does not fit."""
     if isinstance(manifest, Federation):
         return manifest
     if isinstance(manifest, str | Path):
@@ -34,14 +34,18 @@ def load_manifest(manifest: Manifest) -> Federation:
 
 def run(
     federation: Manifest,
-    out: str | Path | None,
+    out: str | Path | None = None,
     *,
-    parallel: int | None,
-    embedded_store: bool,
-    credentials: str | Path | None,
-    quiet: bool,
+    parallel: int | None = None,
+    embedded_store: bool = False,
+    credentials: str | Path | None = None,
+    quiet: bool = False,
 ) -> Federation:
-    """`hansa run`."""
+    """Run a federation on this machine to its end; called again, it resumes where it stopped.
+
+    `out` is the run's folder, runs/NAME by default; the others are the options of `hansa run`.
+    Returns the federation with its status. HansaError says why a run has failed.
+    """
     wanted = load_manifest(federation)
     folder = RunDir(Path(out) if out else DEFAULT_ROOT / wanted.metadata.name)
     options = RunOptions(
@@ -64,9 +68,13 @@ class _Silent(display.PlainDisplay):
 
 
 def read_status(
-    where: str | Path, *, namespace: str | None, context: str | None, kubeconfig: str | None
+    where: str | Path,
+    *,
+    namespace: str | None = None,
+    context: str | None = None,
+    kubeconfig: str | None = None,
 ) -> Federation:
-    """`hansa status`, as an object."""
+    """A federation with its status: of a run's folder, or by its name on the cluster."""
     if _is_folder(where):
         return RunDir(Path(where)).load()
     return read_document(open_federations(namespace, context, kubeconfig).get(str(where)))
@@ -74,28 +82,32 @@ def read_status(
 
 def pull(
     where: str | Path,
-    to: str | Path | None,
+    to: str | Path | None = None,
     *,
-    round_: str,
-    environment: str | None,
-    credentials: str | Path | None,
-    endpoint: str | None,
-    namespace: str | None,
-    context: str | None,
-    kubeconfig: str | None,
+    round: int | str = "last",
+    environment: str | None = None,
+    credentials: str | Path | None = None,
+    endpoint: str | None = None,
+    namespace: str | None = None,
+    context: str | None = None,
+    kubeconfig: str | None = None,
 ) -> Path:
-    """`hansa pull`."""
-    given = Path(credentials) if credentials else None
+    """Copy an adapter of a run's folder, or of a federation on the cluster, into a PEFT folder.
+
+    `round` is a number, "last" or "best"; `environment` asks for what that silo serves itself. `to`
+    is needed for a federation on the cluster; of a run it is the run's own folder by default.
+    """
+    given, number = Path(credentials) if credentials else None, str(round)
     target = Path(to) if to else None
     if _is_folder(where):
         if endpoint:
             raise InputError("endpoint: got one, but it is for a federation on a cluster")
-        return pull_run(Path(where), target, round_, environment, given, _ignore)[1]
+        return pull_run(Path(where), target, number, environment, given, _ignore)[1]
     if target is None:
         raise InputError("to: got nothing, expected a folder for the adapter")
     document = open_federations(namespace, context, kubeconfig).get(str(where))
     federation = set_endpoint(read_known_fields(document), endpoint)
-    pull_federation(federation, target, round_, environment, given, _ignore)
+    pull_federation(federation, target, number, environment, given, _ignore)
     return target
 
 

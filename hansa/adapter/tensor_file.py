@@ -234,7 +234,6 @@ class TensorFile(_OpenFile):
         """Whether both have the same tensors, in fp32, at the same places of their data."""
         if any(e.dtype != "F32" for file in (self, other) for e in file.layout.values()):
             return False
-        # The same object as a rule, since `parse` caches the last few.
         if self.layout is other.layout:  # usual, since `parse` caches the last few
             return True
         return self.shapes == other.shapes and self.order == other.order
@@ -358,10 +357,7 @@ def _parse_entry(name: str, value: Any, origin: int, dtypes: Sequence[str]) -> T
         raise AdapterError(
             "dtype", f"{clip_printable(name)}: got {clip_printable(dtype)}, expected {wanted}"
         )
-    shape, offsets = (
-        _parse_numbers(name, value["shape"]),
-        _parse_numbers(name, value["data_offsets"]),
-    )
+    shape, offsets = (_parse_numbers(name, value[key]) for key in ("shape", "data_offsets"))
     if len(shape) > _MOST_DIMENSIONS:
         raise AdapterError(
             "header", f"{clip_printable(name)}: got {len(shape)} dimensions, expected two"

@@ -36,7 +36,7 @@ def apply(
     )
     name = str(document["metadata"]["name"])
     document["metadata"]["namespace"] = federations.namespace
-    before = _get_present(federations, name)
+    before = federations.find(name)
     after = _apply(federations, document, dry_run=dry_run, force=force)
     if output in (target.Wide.JSON, target.Wide.YAML):
         print_data(after, Format(output.value))
@@ -77,15 +77,6 @@ def _choose_namespace(document: dict[str, Any], asked: str | None) -> str | None
             f"--namespace: got {asked}, but metadata.namespace in the manifest is {written}"
         )
     return asked or written
-
-
-def _get_present(federations: "Federations", name: str) -> dict[str, Any] | None:
-    from hansa.kubernetes.errors import Absent
-
-    try:
-        return federations.get(name)
-    except Absent:
-        return None
 
 
 def _apply(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hansa.cli import target
-from hansa.cli.common import INTERRUPTED, Format, Output, print_data, say, to_yaml
+from hansa.cli.common import INTERRUPTED, Format, Output, print_data, say, show_error, to_yaml
 from hansa.core.errors import InputError, Unreachable
 from hansa.core.exits import Exit
 from hansa.publish.bucket import Endpoint, check_name, set_endpoint, suggest_forward
@@ -217,8 +217,8 @@ def _say_outcome(outcome: "ComparisonOutcome", options: "CompareOptions") -> int
     if not outcome.problems:
         return int(Exit.DONE)
     first, why = next(iter(outcome.problems.items()))
-    say(f"error: {len(outcome.problems)} of the runs failed; {first}: {why}")
-    say(f"\nhint: {options.out / 'runs'} has their logs; run the same command to retry them")
+    hint = f"{options.out / 'runs'} has their logs; run the same command to retry them"
+    show_error(f"{len(outcome.problems)} of the runs failed; {first}: {why}", hint)
     return int(Exit.CRASHED)
 
 

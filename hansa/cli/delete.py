@@ -60,13 +60,8 @@ def _wait_until_gone(
 
 
 def _list_remaining(federations: "Federations", name: str, owners: set[str]) -> list[str]:
-    from hansa.kubernetes.errors import Absent
-
     children = federations.children(name, owners)
     owners |= _list_uids(children)  # Pods outlive their Jobs
-    try:
-        federation = [federations.get(name)]
-    except Absent:
-        federation = []
-    present = [item for item in federation if item["metadata"]["uid"] in owners]
+    federation = federations.find(name)
+    present = [federation] if federation and federation["metadata"]["uid"] in owners else []
     return [str(item["metadata"]["name"]) for item in (*present, *children)]

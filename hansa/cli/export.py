@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hansa.cli import target
-from hansa.cli.common import say
+from hansa.cli.common import say, say_lost
 from hansa.core.errors import InputError, TrackerUnreachable
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _open(run: str, credentials: Path | None, cluster: tuple[str | None, ...]) -
             raise InputError(f"RUN: got {run}, which holds no run", hint="hansa run makes one")
         return LocalRun(folder, credentials, say)
     try:
-        return OnCluster(target.open_federations(*cluster), run, say)
+        return OnCluster(target.open_federations(*cluster), run, say_lost)
     except InputError as error:
         hint = f"there is no folder {run} here, so it was looked for on a cluster"
         raise InputError(error.message, hint=error.hint or hint) from error

@@ -10,6 +10,7 @@ import typer
 
 from hansa.cli.common import Format, print_data, say
 from hansa.core.errors import InputError
+from hansa.core.files import explain_os_errors
 
 if TYPE_CHECKING:
     from hansa.crypto.dsse import SigningKey
@@ -107,35 +108,31 @@ def _make_key(path: Path, use: Use) -> "PrivateKey":
     from hansa.crypto import dsse, sealing
 
     key = dsse.generate_signing_key() if use == "signing" else sealing.generate_opening_key()
-    try:
-        handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    except FileExistsError:
-        raise InputError(
-            f"FILE: got {path}, which exists, expected a new one: a key is never overwritten",
-            hint=f"`hansa keys show {path}` prints its public half",
-        ) from None
-    except OSError as error:
-        raise InputError(f"FILE: {path}: {error.strerror}") from None
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(key.pem())
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:  # half a key would be refused later, when its owner counts on it
-        path.unlink(missing_ok=True)
-        raise InputError(f"FILE: {path}: {error.strerror}") from None
+    with explain_os_errors(f"FILE: {path}"):
+        try:
+            handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        except FileExistsError:
+            raise InputError(
+                f"FILE: got {path}, which exists, expected a new one: a key is never overwritten",
+                hint=f"`hansa keys show {path}` prints its public half",
+            ) from None
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(key.pem())
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError:  # half a key would be refused later, when its owner counts on it
+            path.unlink(missing_ok=True)
+            raise
     say(f"{path} {_POWERS[use]}: keep it secret, and share the public key only")
     return key
 
 
 def _read(path: Path, masking: bool) -> tuple["PrivateKey", Use]:
     """The private key of a file, and what it is for; of several sealing keys the first."""
-    try:
-        with path.open("rb") as file:
-            others = os.fstat(file.fileno()).st_mode & 0o077
-            pem = file.read(_LONGEST)
-    except OSError as error:
-        raise InputError(f"FILE: {path}: {error.strerror}") from None
+    with explain_os_errors(f"FILE: {path}"), path.open("rb") as file:
+        others = os.fstat(file.fileno()).st_mode & 0o077
+        pem = file.read(_LONGEST)
     key, use = _parse_key(pem, path)
     if masking and use == "signing":
         raise InputError(f"--masking: got {path}, which signs, expected a masking key")

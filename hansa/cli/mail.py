@@ -108,17 +108,15 @@ def _open_logs(
 
 def _list_contradictions(store: "ObjectStore", name: str, logs: "dict[str, Mailbox]") -> list[str]:
     """What is not in the bucket as a verified letter names it."""
-    from hansa.api.exchange import Cursor
+    from hansa.members.correspondence import walk_objects
     from hansa.members.evidence import find_contradictions
+    from hansa.members.mailbox import LogEntry
 
     wrong: list[str] = []
     for box in logs.values():
-        cursor, more = Cursor(), True
-        while more:
-            reading = box.read(cursor)
-            letters = [entry.letter for entry in reading.entries]
-            wrong += find_contradictions(store, box.prefix, name, letters)
-            cursor, more = reading.cursor, reading.more
+        objects = (each for each, _ in walk_objects(box))
+        letters = (each.letter for each in objects if isinstance(each, LogEntry))
+        wrong += find_contradictions(store, box.prefix, name, letters)
     return wrong
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hansa.cli.common import INTERRUPTED, say
+from hansa.cli.common import INTERRUPTED, say, show_error
 from hansa.cli.target import CredentialsFile, Out, Parallel
 from hansa.core.errors import HansaError, Unreachable
 from hansa.core.exits import Exit
@@ -94,18 +94,14 @@ def carry_out(
         say(f"stopped; nothing is lost: {goes_on} (folder {folder.path})")
         return stop.args[0] if stop.args else INTERRUPTED
     except (OSError, Unreachable) as error:
-        if not _is_disk_full(folder, error):
+        # The store on a disk that is full ends with a sentence of its own.
+        if getattr(error, "errno", None) != errno.ENOSPC and not folder.is_disk_full():
             raise
         raise HansaError(
             f"--out: got {folder.path}, whose disk is full",
             hint=f"free some space; nothing is lost: {goes_on}",
         ) from None
     return _say_outcome(ended, folder)
-
-
-def _is_disk_full(folder: "RunDir", error: Exception) -> bool:
-    """Whether the disk is to blame; the store on it ends with a sentence of its own."""
-    return getattr(error, "errno", None) == errno.ENOSPC or folder.is_disk_full()
 
 
 def _say_outcome(ended: "Federation", folder: "RunDir") -> int:
@@ -119,8 +115,7 @@ def _say_outcome(ended: "Federation", folder: "RunDir") -> int:
         say("suspended: set spec.suspend to false and run it again to resume")
         return int(Exit.DONE)
     if status.phase != "Succeeded":
-        say(f"error: {explain_phase(ended)}")
-        say(f"\nhint: {suggest_fix(folder)}")
+        show_error(explain_phase(ended), suggest_fix(folder))
         return int(Exit.CRASHED)
     if evaluated := [entry for entry in status.history if entry.success]:
         first, last = (build_scores(entry, ended.spec) for entry in (evaluated[0], evaluated[-1]))

@@ -5,7 +5,7 @@ Much of what they show was written by Pods and by strangers: no text reaches the
 
 from collections.abc import Iterator
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group, RenderableType, group
 from rich.table import Table
 from rich.text import Text
 
@@ -13,6 +13,7 @@ from hansa.api.status import Federation
 from hansa.cli.views.federation import RowTable as Rows
 from hansa.cli.views.federation import StatusView, format_joined
 from hansa.core.sanitize import sanitize
+from hansa.core.stats import average
 from hansa.core.text import count
 from hansa.plan.policy import drift
 
@@ -56,12 +57,9 @@ def show(screen: RenderableType) -> None:
     wide_console().print(screen, crop=False)
 
 
-def render(screen: StatusView) -> Group:
+@group()
+def render(screen: StatusView) -> Iterator[RenderableType]:
     """The screen, ready to print or to redraw."""
-    return Group(*_parts(screen))
-
-
-def _parts(screen: StatusView) -> Iterator[RenderableType]:
     name, _, rest = screen.headline.partition(": ")
     headline = plain(f"{name}: ", "bold")
     yield headline.append(plain(rest, STYLES.get(screen.phase, "")))
@@ -104,12 +102,9 @@ def _cells(row: tuple[str, ...]) -> list[Text]:
 # A run on this machine: state, rounds, and what merging brought
 
 
-def render_run(federation: Federation) -> Group:
+@group()
+def render_run(federation: Federation) -> Iterator[RenderableType]:
     """The screen, ready to print or to redraw."""
-    return Group(*_run_parts(federation))
-
-
-def _run_parts(federation: Federation) -> Iterator[RenderableType]:
     status = federation.status
     success = f", success {float(status.success):.1%}" if status.success else ""
     rounds = f"{status.completed} of {count(federation.spec.rounds, 'round')}"
@@ -143,9 +138,7 @@ def _history(federation: Federation) -> Table:
     for title in ("round", "outcome", "updates", "mean", *names):
         table.add_column(title, justify="right")
     for entry in federation.status.history:
-        values = [entry.success.get(name) for name in names]
-        known = [value for value in values if value is not None]
-        average = sum(known) / len(known) if known and len(known) == len(names) else None
-        cells = [f"{v:.1%}" if v is not None else "" for v in (average, *values)]
+        values = [average(entry.success, names), *map(entry.success.get, names)]
+        cells = [f"{v:.1%}" if v is not None else "" for v in values]
         table.add_row(str(entry.round), entry.outcome, entry.updates, *cells)
     return table

@@ -1,5 +1,6 @@
 """`hansa validate`: what is wrong with a manifest, or what it would do."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +12,7 @@ from hansa.core.errors import InputError
 
 if TYPE_CHECKING:
     from hansa.api.member_spec import MemberObject
+    from hansa.api.spec import FederationSpec
     from hansa.api.status import Federation
     from hansa.kubernetes.pod_policy.shapes import PodViolation
 
@@ -146,100 +148,91 @@ def list_notes(federation: "Federation") -> list[str]:
     """What is allowed, and yet worth knowing before a run."""
     from hansa.plan.policy import advice
 
+    spec = federation.spec
     return [
-        *_note_unknown_experts(federation),
-        *_note_storage(federation),
-        *_note_digests(federation),
-        *_note_server_step(federation),
-        *_note_privacy(federation),
-        *_note_masks(federation),
-        *advice.find_unencrypted(federation.spec),
+        *_note_unknown_experts(spec),
+        *_note_storage(spec),
+        *_note_digests(spec),
+        *_note_server_step(spec),
+        *_note_privacy(spec),
+        *_note_masks(spec),
+        *advice.find_unencrypted(spec),
     ]
 
 
-def _note_unknown_experts(federation: "Federation") -> list[str]:
+def _note_unknown_experts(spec: "FederationSpec") -> Iterator[str]:
     """Demonstrations of worlds about which this machine can say nothing."""
     from hansa.api.worlds import WORLDS
     from hansa.core.text import count
     from hansa.manifests.demonstrations import list_required
 
     known = WORLDS.list_points()
-    return [
-        f"{each.where}: this machine does not know world {each.world}; it needs an expert "
-        f"to show {count(each.count, 'demonstration')}"
-        for each in list_required(federation.spec)
-        if each.world not in known
-    ]
+    for each in list_required(spec):
+        if each.world not in known:
+            yield (
+                f"{each.where}: this machine does not know world {each.world}; it needs an expert "
+                f"to show {count(each.count, 'demonstration')}"
+            )
 
 
-def _note_server_step(federation: "Federation") -> list[str]:
+def _note_server_step(spec: "FederationSpec") -> Iterator[str]:
     """A step that no mean of updates can need."""
     from hansa.core.text import count
 
-    spec = federation.spec
     step, members = spec.aggregation.server_step, len(spec.environments)
-    if step == "auto" or step <= members or spec.aggregation.strategy == "none":
-        return []
-    return [
-        f"spec.aggregation.serverStep: {step:g} is more than the sum of what "
-        f"{count(members, 'environment')} {'change' if members > 1 else 'changes'}, which ruins "
-        "most agents; auto finds a step that fits, and spec.guard goes back where one did not"
-    ]
+    if step != "auto" and step > members and spec.aggregation.strategy != "none":
+        yield (
+            f"spec.aggregation.serverStep: {step:g} is more than the sum of what "
+            f"{count(members, 'environment')} {'change' if members > 1 else 'changes'}, which "
+            "ruins most agents; auto finds a step that fits, and spec.guard goes back where one "
+            "did not"
+        )
 
 
-def _note_privacy(federation: "Federation") -> list[str]:
+def _note_privacy(spec: "FederationSpec") -> Iterator[str]:
     """A guard that would judge by noise."""
-    spec = federation.spec
     if not spec.privacy or not spec.guard or not spec.guarded:
-        return []
+        return
     least = 3 * spec.privacy.evaluation_noise / spec.evaluation.count_validation_tasks(guarded=True)
-    if spec.guard.max_drop >= least:
-        return []
-    return [
-        f"spec.guard.maxDrop: {spec.guard.max_drop:g} is less than three times the noise of "
-        f"spec.privacy.evaluationNoise ({least:.2g}): the guard would judge by noise; more "
-        "evaluation.validationTasks or a larger maxDrop help"
-    ]
+    if spec.guard.max_drop < least:
+        yield (
+            f"spec.guard.maxDrop: {spec.guard.max_drop:g} is less than three times the noise of "
+            f"spec.privacy.evaluationNoise ({least:.2g}): the guard would judge by noise; more "
+            "evaluation.validationTasks or a larger maxDrop help"
+        )
 
 
-def _note_masks(federation: "Federation") -> list[str]:
+def _note_masks(spec: "FederationSpec") -> Iterator[str]:
     """Masks hide a bad update as well as a good one."""
-    spec = federation.spec
-    if not spec.aggregation.secure or spec.guarded:
-        return []
-    return [
-        "spec.guard is absent: with aggregation.secure nobody sees one update alone, and one "
-        "hostile silo can ruin a round unnamed; a guard goes back behind it"
-    ]
+    if spec.aggregation.secure and not spec.guarded:
+        yield (
+            "spec.guard is absent: with aggregation.secure nobody sees one update alone, and one "
+            "hostile silo can ruin a round unnamed; a guard goes back behind it"
+        )
 
 
-def _note_storage(federation: "Federation") -> list[str]:
-    spec = federation.spec
+def _note_storage(spec: "FederationSpec") -> Iterator[str]:
     if spec.storage is None:
-        return [
-            "spec.storage is absent: `hansa run` starts a store of its own, a cluster needs one"
-        ]
+        yield "spec.storage is absent: `hansa run` starts a store of its own, a cluster needs one"
+        return
     here = [e for e in spec.environments if e.member is None]  # another's is in a store of its own
     shared = [e.name for e in here if not (e.experience_storage or e.experience_key_secret)]
-    if not shared:
-        return []
-    return [
-        f"{', '.join(shared[:5])}{' and others' if len(shared) > 5 else ''}: without "
-        "experienceStorage or experienceKeySecret only the bucket's policy keeps trajectories apart"
-    ]
+    if shared:
+        yield (
+            f"{', '.join(shared[:5])}{' and others' if len(shared) > 5 else ''}: without "
+            "experienceStorage or experienceKeySecret only the bucket's policy keeps trajectories "
+            "apart"
+        )
 
 
-def _note_digests(federation: "Federation") -> list[str]:
+def _note_digests(spec: "FederationSpec") -> Iterator[str]:
     """Digests without which members outvote each other, where several parties take part."""
-    spec = federation.spec
     parties = {e.credentials_secret.name for e in spec.environments if e.credentials_secret}
     named = {"model.sha256": spec.model.sha256, "adapter.shapes": spec.adapter.shapes}
     missing = [f"spec.{name}" for name, digest in named.items() if digest is None]
-    if len(parties) < 2 or not missing:
-        return []
-    verb = "is" if len(missing) == 1 else "are"
-    return [
-        f"{' and '.join(missing)} {verb} absent: the first round's majority decides which base "
-        "model and shapes count, and of two parties either can stop the other; "
-        "`hansa model -f FILE` prints them"
-    ]
+    if len(parties) > 1 and missing:
+        yield (
+            f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} absent: the first "
+            "round's majority decides which base model and shapes count, and of two parties "
+            "either can stop the other; `hansa model -f FILE` prints them"
+        )

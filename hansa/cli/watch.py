@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hansa.cli import target
-from hansa.cli.common import say, say_lost
+from hansa.cli.common import say, say_lost, show_error
 from hansa.cli.views.live import LiveScreen, PlainLines
 from hansa.core.exits import Exit
 
@@ -62,14 +62,13 @@ def _judge(call: str, name: str, last: dict[str, Any] | None) -> int:
     from hansa.kubernetes.state import describe_progress, find_condition, get_status, has_succeeded
 
     if last is None:
-        say(f"error: federation {name}: it was deleted")
+        show_error(f"federation {name}: it was deleted")
         return int(Exit.CRASHED)
     if not has_succeeded(last):
-        say(f"error: federation {name}: Failed: {describe_progress(last)}")
         hint = f"fix it, then `hansa retry {call}`; `hansa logs {call}` prints the Jobs' logs"
         if find_condition(last, "Accepted").get("status") == "False":
             hint = "set the named fields back with `hansa apply -f FILE`"
-        say(f"\nhint: {hint}")
+        show_error(f"federation {name}: Failed: {describe_progress(last)}", hint)
         return int(Exit.CRASHED)
     adapter = get_status(last).get("adapter") or {}
     say(f"succeeded; `hansa pull {call} --to DIR` fetches {adapter.get('uri', 'the adapter')}")
@@ -105,11 +104,8 @@ def _judge_run(folder: "RunDir") -> int:
         adapter = f", adapter: {folder.adapter}" if federation.status.adapter else ""
         say(f"succeeded; report: {folder.page}{adapter}")
         return int(Exit.DONE)
-    if phase == "Failed":
-        say(f"error: {where}: Failed: {explain_phase(federation)}")
-        say(f"\nhint: {suggest_fix(folder)}")
-        return int(Exit.CRASHED)
-    state = "suspended" if phase == "Suspended" else "stopped"
-    say(f"error: {where}: {state}: {explain_phase(federation)}")
-    say(f"\nhint: `hansa run FILE --out {folder.path}` resumes it; nothing is lost")
+    state = {"Failed": "Failed", "Suspended": "suspended"}.get(phase, "stopped")
+    resume = f"`hansa run FILE --out {folder.path}` resumes it; nothing is lost"
+    hint = suggest_fix(folder) if phase == "Failed" else resume
+    show_error(f"{where}: {state}: {explain_phase(federation)}", hint)
     return int(Exit.CRASHED)

@@ -4,7 +4,6 @@ A finished run is a result file; an unfinished one is resumed in its folder. A k
 loses only what the running Jobs were doing.
 """
 
-import fcntl
 import json
 import os
 import shutil
@@ -23,8 +22,8 @@ from hansa.compare.comparison import CheckedComparison, Run
 from hansa.compare.estimate import FirstRound
 from hansa.compare.progress import ProgressLines
 from hansa.compare.worker import RUN_ORDER, RunOrder
-from hansa.core.errors import InputError
-from hansa.core.files import replace_file
+from hansa.core.files import explain_os_errors, replace_file
+from hansa.local.rundir import lock
 from hansa.runtime.capacity import measure
 from hansa.runtime.lifeline import die_with_parent
 from hansa.runtime.stop_signals import raise_remembered_stop
@@ -65,19 +64,9 @@ class ComparisonOutcome:
 @contextmanager
 def lock_folder(out: Path) -> Iterator[None]:
     """Lock the comparison's folder: two processes must not work on the same runs."""
-    try:
+    with explain_os_errors(f"--out: got {out}"):
         (out / results.RESULTS).mkdir(parents=True, exist_ok=True)
-        file = (out / "lock").open("w")
-    except OSError as error:
-        raise InputError(f"--out: got {out}: {error.strerror or error}") from None
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(
-                f"--out: got {out}, where another `hansa compare` is at work",
-                hint="wait for it, or choose another --out",
-            ) from None
+    with lock(out, "hansa compare"):
         yield
 
 
@@ -120,7 +109,7 @@ class _Worker:
     """One run's process."""
 
     def __init__(
-        self, run: Run, slot: int, options: CompareOptions, parallel: int, gpu: str
+        self, run: Run, slot: int, options: CompareOptions, parallel: int, own: dict[str, str]
     ) -> None:
         self.run = run
         self.slot = slot
@@ -137,7 +126,7 @@ class _Worker:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, **({"CUDA_VISIBLE_DEVICES": gpu} if gpu else {})},
+                env={**os.environ, **own},
                 preexec_fn=partial(die_with_parent, os.getpid()),  # only prctl runs in it
                 start_new_session=True,  # Ctrl-C stops this process, which then stops the workers
             )
@@ -172,7 +161,7 @@ class Drive:
         capacity = measure(threads=threads)
         self.jobs = min(options.jobs or capacity.slots, max(1, len(runs)))
         self.parallel = options.parallel or max(1, capacity.slots // self.jobs)
-        self._gpus = capacity.gpus
+        self._environ = capacity.environ
 
     def carry_out(self, clock: Callable[[], float] = time.monotonic) -> ComparisonOutcome:
         """Work until nothing is left, or until it is time to stop."""
@@ -200,9 +189,9 @@ class Drive:
             if slot in busy or not self._left:
                 continue
             run = self._left.pop(0)
-            gpu = self._gpus[slot % len(self._gpus)] if self._gpus else ""
             self._shown.began(run)
-            self._working.append(_Worker(run, slot, self._options, self.parallel, gpu))
+            placed = self._environ(slot)
+            self._working.append(_Worker(run, slot, self._options, self.parallel, placed))
 
     def _look(self) -> None:
         for one in list(self._working):

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hansa.api.assignment import AggregatorReport, ClientReport
-from hansa.api.reports import decode_report
 from hansa.compare.comparison import Run
+from hansa.local.executor import read_report
 from hansa.plan.policy.apart import NONE
 
 
@@ -45,9 +45,7 @@ class FirstRound:
 
 def find(run: Run, folder: Path) -> FirstRound | None:
     """The first round of a run at work, once all its Jobs have reported."""
-    reports = [
-        report for path in folder.glob("jobs/*/report.json") if (report := _read_report(path))
-    ]
+    reports = [read_report(path) for path in folder.glob("jobs/*/report.json")]
     clients = [r for r in reports if isinstance(r, ClientReport) and r.round == 1]
     merges = [r for r in reports if isinstance(r, AggregatorReport) and r.round == 1]
     spec = run.federation.spec
@@ -72,14 +70,6 @@ def find(run: Run, folder: Path) -> FirstRound | None:
         explored=explored,
         succeeded=succeeded,
     )
-
-
-def _read_report(path: Path) -> ClientReport | AggregatorReport | None:
-    try:
-        report = decode_report(path.read_bytes())
-    except OSError:
-        return None
-    return report if isinstance(report, ClientReport | AggregatorReport) else None
 
 
 def _phase(reports: Sequence[ClientReport], *phases: str) -> float:

@@ -94,15 +94,11 @@ def _row(shown: ComparisonTable, line: TableLine) -> list[Child]:
     summary = line.summary
     cells: list[Child] = [line.name, _cell(summary.macro)]
     if _has_greedy(shown):
-        cells.append(_format_greedy(summary.greedy))
+        cells.append("" if summary.greedy is None else percent(summary.greedy))
     if shown.reference:
-        cells.append(_change(line.against))
+        cells.append(tag("td", "–" if line.against is None else format_change(line.against)))
     cells += [_cell(summary.environments[name]) for name in shown.environments]
     return [*cells, _cell(summary.micro), summary.seeds]
-
-
-def _format_greedy(share: float | None) -> str:
-    return "" if share is None else percent(share)
 
 
 def _has_greedy(shown: ComparisonTable) -> bool:
@@ -111,10 +107,6 @@ def _has_greedy(shown: ComparisonTable) -> bool:
 
 def _cell(rate: Interval) -> Html:
     return tag("td", tag("b", percent(rate.value)), tag("small", limits(rate)))
-
-
-def _change(difference: Interval | None) -> Html:
-    return tag("td", "–" if difference is None else format_change(difference))
 
 
 def _choose_look(shown: ComparisonTable, line: TableLine) -> tuple[str, int]:

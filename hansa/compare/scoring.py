@@ -5,8 +5,7 @@ environment has all worlds. The Job plays there exactly the tasks, with the same
 seeds, that the silos' own evaluations play.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 from hansa.api import bucket_keys, job_names
@@ -18,8 +17,7 @@ from hansa.api.status import RoundSettings
 from hansa.compare import methods
 from hansa.compare.comparison import Run
 from hansa.core.errors import HansaError
-from hansa.local.executor import LocalExecutor
-from hansa.local.loop import open_embedded, use_embedded
+from hansa.local.executor import TICK_SECONDS, LocalExecutor
 from hansa.local.objectstore import RUNNER, LocalStore
 from hansa.local.rundir import RunDir
 from hansa.runtime.capacity import measure
@@ -29,14 +27,6 @@ BASE = "_base"
 """Owner of the untrained start; no silo can have this name."""
 SHARED = "_shared"
 """Owner of an adapter that all silos share."""
-TICK_SECONDS = 0.5
-
-
-@contextmanager
-def open_run_store(run: Run, folder: RunDir) -> Iterator[LocalStore]:
-    """The store of a run's folder, for as long as it is read."""
-    with folder.lock(), open_embedded(folder, use_embedded(run.federation)) as store:
-        yield store
 
 
 def score(
@@ -60,11 +50,12 @@ def score(
         assignments = {BASE: _assignment(run, store, BASE, 0, b"")}
     _carry_out(run, folder, store, assignments, parallel)
     store.ensure()
-    reader = store.store()
-    return {
-        name: TaskTallies.model_validate_json(reader.get(_tallies_key(one)))
-        for name, one in assignments.items()
-    }
+    reader, tallies = store.store(), {}
+    for name, one in assignments.items():
+        place = (one.storage.prefix, one.environment, one.start.round)
+        data = reader.get(bucket_keys.evaluation_tasks(*place))
+        tallies[name] = TaskTallies.model_validate_json(data)
+    return tallies
 
 
 def _list_foreign_environments(run: Run, name: str) -> list[dict[str, Any]]:
@@ -103,10 +94,6 @@ def _assignment(run: Run, store: LocalStore, name: str, round_: int, data: bytes
     )
 
 
-def _tallies_key(one: Assignment) -> str:
-    return bucket_keys.evaluation_tasks(one.storage.prefix, one.environment, one.start.round)
-
-
 def _carry_out(
     run: Run,
     folder: RunDir,
@@ -123,7 +110,16 @@ def _carry_out(
 
     with LocalExecutor(folder.jobs, environ, capacity, own_credentials=False) as executor:
         for name, assignment in assignments.items():
-            executor.create(_request(run, name, assignment))
+            executor.create(
+                JobRequest(
+                    name=job_names.fit(f"{run.federation.metadata.name}-score-{name}"),
+                    role="evaluate",
+                    round=assignment.round,
+                    environment=assignment.environment,
+                    attempt=1,
+                    assignment=assignment,
+                )
+            )
         jobs = executor.observe()
         while any(job.is_active for job in jobs):
             store.ensure()
@@ -132,14 +128,3 @@ def _carry_out(
     for job in jobs:
         if job.state == "failed":
             raise HansaError(f"{job.name}: {job.message or 'the scoring failed'}")
-
-
-def _request(run: Run, name: str, assignment: Assignment) -> JobRequest:
-    return JobRequest(
-        name=job_names.fit(f"{run.federation.metadata.name}-score-{name}"),
-        role="evaluate",
-        round=assignment.round,
-        environment=assignment.environment,
-        attempt=1,
-        assignment=assignment,
-    )

@@ -13,7 +13,6 @@ from hansa.core.stats import Interval
 
 EVERYWHERE = ", all worlds"
 """What the second line of a local method is called: its adapters are only good at home."""
-Key = tuple[int, str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +67,7 @@ def build(wanted: CheckedComparison, results: dict[str, RunResult]) -> Compariso
     reference = list_last_rates(
         [r for r in done if r.method == wanted.reference], wanted.environments
     )
+    whole = {name for name, one in results.items() if list_last_rates([one], wanted.environments)}
     lines: list[TableLine] = []
     for method in wanted.methods:
         mine = [result for result in done if result.method == method]
@@ -78,13 +78,9 @@ def build(wanted: CheckedComparison, results: dict[str, RunResult]) -> Compariso
         reference=wanted.reference,
         environments=wanted.environments,
         lines=lines,
-        missing=[run.id for run in wanted.runs if not _is_whole(results.get(run.id), wanted)],
+        missing=[run.id for run in wanted.runs if run.id not in whole],
         results=done,
     )
-
-
-def _is_whole(result: RunResult | None, wanted: CheckedComparison) -> bool:
-    return result is not None and bool(list_last_rates([result], wanted.environments))
 
 
 def _lines(
@@ -232,12 +228,13 @@ def to_data(table: ComparisonTable) -> dict[str, Any]:
 
 
 def _line_data(line: TableLine) -> dict[str, Any]:
+    greedy = line.summary.greedy  # None where nobody has played so
     return {
         "name": line.name,
         "method": line.method,
         "about": line.about,
         "macro": _figures(line.summary.macro),
-        **_dump_greedy(line.summary.greedy),
+        **({} if greedy is None else {"greedy": round(greedy, 4)}),
         "against": _figures(line.against) if line.against else None,
         "environments": {n: _figures(f) for n, f in line.summary.environments.items()},
         "micro": _figures(line.summary.micro),
@@ -248,11 +245,6 @@ def _line_data(line: TableLine) -> dict[str, Any]:
         "steps": round(line.steps, 1),
         "curve": [[round_, *_figures(figure)] for round_, figure in line.curve],
     }
-
-
-def _dump_greedy(share: float | None) -> dict[str, float]:
-    """Absent where nobody has played so."""
-    return {} if share is None else {"greedy": round(share, 4)}
 
 
 def _figures(figure: Interval) -> list[float]:

@@ -28,7 +28,8 @@ def heads(data: Data) -> list[str]:
 def format_cells(data: Data, line: Data) -> list[str]:
     """One line's cells, in per cent."""
     against = [format_points_interval(line["against"])] if data["reference"] else []
-    greedy = [_share(line.get("greedy"))] if has_greedy(data) else []
+    share = line.get("greedy")
+    greedy = ["" if share is None else f"{100 * share:.1f}"] if has_greedy(data) else []
     own = bool(line["shares"])
     return [
         line["name"],
@@ -46,10 +47,6 @@ def format_cells(data: Data, line: Data) -> list[str]:
 def has_greedy(data: Data) -> bool:
     """Whether any line says what is solved greedily."""
     return any(line.get("greedy") is not None for line in data["table"])
-
-
-def _share(value: float | None) -> str:
-    return "" if value is None else f"{100 * value:.1f}"
 
 
 def format_percent_interval(figure: Sequence[float]) -> str:

@@ -22,7 +22,10 @@ def _write_comparison(shown: ComparisonTable) -> list[str]:
             if len(shown.lines) == 1
             else ["No reference is among these methods: nothing is compared."]
         )
-    better, worse, level = (_select_by_direction(compared, way) for way in ("up", "down", "even"))
+    better, worse, level = (
+        [line for line in compared if line.against and choose_direction(line.against) == way]
+        for way in ("up", "down", "even")
+    )
     reference = shown.reference
     if not better and not worse:
         return [
@@ -51,10 +54,6 @@ def count_missing(shown: ComparisonTable) -> str:
     """How many runs have no result."""
     verb = "is" if len(shown.missing) == 1 else "are"
     return f"{pluralize(len(shown.missing), 'run')} {verb} missing"
-
-
-def _select_by_direction(lines: Sequence[TableLine], way: str) -> list[TableLine]:
-    return [line for line in lines if line.against and choose_direction(line.against) == way]
 
 
 def _list_changes(lines: Sequence[TableLine]) -> str:

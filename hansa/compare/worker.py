@@ -7,7 +7,6 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
 from pydantic import TypeAdapter
 
@@ -21,7 +20,7 @@ from hansa.core.errors import HansaError
 from hansa.core.exits import Exit
 from hansa.core.files import replace_file
 from hansa.local.display import PlainDisplay
-from hansa.local.loop import RunOptions
+from hansa.local.loop import RunOptions, open_embedded, use_embedded
 from hansa.local.loop import run as run_loop
 from hansa.local.rundir import RunDir
 from hansa.runtime.capacity import count_usable_cores, list_visible_gpus
@@ -79,7 +78,7 @@ def _measure(run: Run, folder: RunDir, parallel: int | None) -> RunResult:
     )
     if not adapters and run.kind.trains:
         return result
-    with scoring.open_run_store(run, folder) as store:
+    with folder.lock(), open_embedded(folder, use_embedded(run.federation)) as store:
         scored = scoring.score(run, folder, store, adapters, parallel)
     return result.model_copy(update={"rows": [*result.rows, *_build_foreign_rows(run, scored)]})
 
@@ -123,10 +122,6 @@ def describe_machine() -> str:
     return f"{platform.machine()}, {count_usable_cores()} cores{shown}"
 
 
-def _stop(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
-
-
 @dataclass(frozen=True, kw_only=True)
 class RunOrder:
     """What a worker carries out; it never reads the comparison, which may have changed since."""
@@ -143,7 +138,7 @@ RUN_ORDER = TypeAdapter(RunOrder)
 
 def main() -> int:
     """`python -m hansa.compare.worker FILE`, with an order in the file."""
-    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     order = RUN_ORDER.validate_json(Path(sys.argv[1]).read_bytes())
     try:
         carry_out(order.run, order.out, parallel=order.parallel, keep=order.keep)

@@ -1,6 +1,8 @@
 """Atomic writes of files, and folders that somebody else may have prepared."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from hansa.core.errors import InputError
@@ -17,6 +19,15 @@ def replace_file(path: Path, data: bytes) -> None:
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def explain_os_errors(where: str) -> Iterator[None]:
+    """Failures of the system as InputErrors about that option or file."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{where}: {error.strerror or error}") from None
 
 
 def refuse_links(folder: Path) -> None:

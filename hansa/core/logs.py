@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Literal
 
+from hansa.core.canonical import parse_object
 from hansa.core.sanitize import sanitize
 
 ENV_LOG = "HANSA_LOG"
@@ -124,13 +125,8 @@ def find_stop_message(text: str) -> str:
 
 def _parse_event(line: str) -> dict[str, Any] | None:
     """The event of a JSON line; None for any other line."""
-    if not line.startswith("{"):
-        return None
-    try:
-        fields = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return fields if isinstance(fields, dict) and "event" in fields else None
+    fields = parse_object(line) if line.startswith("{") else None
+    return fields if fields and "event" in fields else None
 
 
 def _get_text(event: dict[str, Any], name: str) -> str:

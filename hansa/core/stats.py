@@ -96,6 +96,12 @@ def _student_quantile(freedom: int) -> float:
     return z + first / freedom + second / freedom**2 + third / freedom**3
 
 
+def average(ratios: Mapping[str, float], names: Collection[str]) -> float | None:
+    """Mean over all of these; None while one is unknown, for a mean of some would change again."""
+    known = [ratios[name] for name in names if name in ratios]
+    return sum(known) / len(known) if known and len(known) == len(names) else None
+
+
 def mean(parts: Sequence[Interval]) -> Interval | None:
     """The unweighted mean of independent rates, as the federation's success is defined."""
     if not parts:

@@ -9,7 +9,7 @@ from hansa.api import constants
 from hansa.core.errors import HansaError, InputError
 from hansa.kubernetes import paths
 from hansa.kubernetes.client import ApiError, Data, Kube, PatchKind, connect
-from hansa.kubernetes.errors import explain
+from hansa.kubernetes.errors import Absent, explain
 
 MANAGER = "hansa"
 """Field manager of everything that the command line writes."""
@@ -66,6 +66,13 @@ class Federations:
         with self._explain_errors(name):
             return self.kube.get(self.path(self.namespace, name))
 
+    def find(self, name: str) -> Data | None:
+        """One of them; None where there is none."""
+        try:
+            return self.get(name)
+        except Absent:
+            return None
+
     def apply(self, document: Mapping[str, Any], *, dry_run: bool, force: bool) -> Data:
         """Server-side apply; ApiError where other tools own fields, for the caller to judge."""
         name = str(document["metadata"]["name"])
@@ -117,7 +124,9 @@ class Federations:
         jobs = self._list_optional(notes, paths.jobs(self.namespace), **chosen)
         pods = self._list_optional(notes, paths.pods(self.namespace), **chosen)
         events = []
-        for thing in (federation, *_list_pending(pods)[:SHOWN_PODS]):
+        # Those that have not started: their own events say why.
+        pending = [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Pending"]
+        for thing in (federation, *pending[:SHOWN_PODS]):
             about = {"fieldSelector": f"involvedObject.uid={thing['metadata'].get('uid')}"}
             events += self._list_optional(notes, paths.events(self.namespace), **about)
         notes = list(dict.fromkeys(notes))
@@ -174,11 +183,6 @@ class FederationMembers(Federations):
     label = constants.LABEL_MEMBER
     path = staticmethod(paths.members)
     option = "--member "
-
-
-def _list_pending(pods: list[Data]) -> list[Data]:
-    """Pods that have not started; their own events say why."""
-    return [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Pending"]
 
 
 def _list_owners(item: Data) -> set[str]:

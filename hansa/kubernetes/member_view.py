@@ -3,10 +3,11 @@
 Refusals and consents name the fields of the silo's own manifest.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from hansa.api.exchange import Exchange
-from hansa.api.member_spec import MemberObject
+from hansa.api.member_spec import MemberObject, MemberSpec
 from hansa.api.spec import Environment, ExchangeStorage, FederationSpec, Participation
 from hansa.api.status import Federation
 from hansa.kubernetes.pod_policy import consent
@@ -66,7 +67,7 @@ def list_violations(silo: MemberObject, allowed: PodAllowlist) -> list[PodViolat
     """Everything in a silo that no Job can be made from on a cluster."""
     refused = check_spec(build_federation(silo).spec, allowed)
     return [
-        *_list_missing(silo),
+        *_list_missing(silo.spec),
         *(replace(each, path=translate_path(each.path)) for each in refused),
     ]
 
@@ -82,21 +83,12 @@ def list_consents(silo: MemberObject) -> list[str]:
     return [consent.format_command(namespace, secret, keys) for secret, keys in wanted.items()]
 
 
-def _list_missing(silo: MemberObject) -> list[PodViolation]:
+def _list_missing(spec: MemberSpec) -> Iterator[PodViolation]:
     """What `hansa join` has on its own machine, and a cluster does not."""
-    needed = (
-        (
-            "spec.experienceStorage",
-            silo.spec.experience_storage or silo.spec.experience_key_secret,
-            "the silo's private store, or experienceKeySecret: nobody else reads its trajectories",
-        ),
-        (
-            "spec.signingSecret",
-            silo.spec.signing_secret,
-            f"a Secret with the silo's key, {SHOWN}",
-        ),
-    )
-    refused = [report_missing(path, expected) for path, value, expected in needed if value is None]
-    if silo.spec.agreed.settings.aggregation.secure and silo.spec.masking_secret is None:
-        refused.append(report_missing("spec.maskingSecret", MASKING_KEY))
-    return refused
+    if spec.experience_storage is None and spec.experience_key_secret is None:
+        own = "the silo's private store, or experienceKeySecret: nobody else reads its trajectories"
+        yield report_missing("spec.experienceStorage", own)
+    if spec.signing_secret is None:
+        yield report_missing("spec.signingSecret", f"a Secret with the silo's key, {SHOWN}")
+    if spec.agreed.settings.aggregation.secure and spec.masking_secret is None:
+        yield report_missing("spec.maskingSecret", MASKING_KEY)

@@ -1,38 +1,27 @@
 """Paths of the Kubernetes API that Hansa asks for, spelled once."""
 
+from collections.abc import Callable
+
 from hansa.api import constants
 
 
-def federations(namespace: str = "", *parts: str) -> str:
-    """Federations of one namespace, or of all; one of them by name; or its `status`."""
-    return _path(f"/apis/{constants.API_VERSION}", namespace, constants.PLURAL, *parts)
+def _build_collection(root: str, plural: str) -> Callable[..., str]:
+    def path(namespace: str = "", *parts: str) -> str:
+        scope = ("namespaces", namespace) if namespace else ()
+        return "/".join((root, *scope, plural, *parts))
+
+    return path
 
 
-def members(namespace: str = "", *parts: str) -> str:
-    """FederationMembers of one namespace, or of all; one of them by name; or its `status`."""
-    return _path(f"/apis/{constants.API_VERSION}", namespace, constants.MEMBER_PLURAL, *parts)
-
-
-def jobs(namespace: str, *parts: str) -> str:
-    """Jobs, or one of them."""
-    return _path("/apis/batch/v1", namespace, "jobs", *parts)
-
-
-def pods(namespace: str, *parts: str) -> str:
-    """Pods, one of them, or its `log`."""
-    return _path("/api/v1", namespace, "pods", *parts)
-
-
-def events(namespace: str) -> str:
-    """Events of the core API."""
-    return _path("/api/v1", namespace, "events")
-
-
-def leases(namespace: str, *parts: str) -> str:
-    """Leases, which decide who acts."""
-    return _path("/apis/coordination.k8s.io/v1", namespace, "leases", *parts)
-
-
-def _path(root: str, namespace: str, *parts: str) -> str:
-    scope = ("namespaces", namespace) if namespace else ()
-    return "/".join((root, *scope, *parts))
+federations = _build_collection(f"/apis/{constants.API_VERSION}", constants.PLURAL)
+"""Federations of one namespace, or of all; one of them by name; or its `status`."""
+members = _build_collection(f"/apis/{constants.API_VERSION}", constants.MEMBER_PLURAL)
+"""FederationMembers, likewise."""
+jobs = _build_collection("/apis/batch/v1", "jobs")
+"""Jobs, or one of them."""
+pods = _build_collection("/api/v1", "pods")
+"""Pods, one of them, or its `log`."""
+events = _build_collection("/api/v1", "events")
+"""Events of the core API."""
+leases = _build_collection("/apis/coordination.k8s.io/v1", "leases")
+"""Leases, which decide who acts."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from hansa.api import constants
 from hansa.kubernetes import paths
 from hansa.kubernetes.client import ApiError, Data
-from hansa.kubernetes.errors import Absent, ClusterError
+from hansa.kubernetes.errors import ClusterError
 from hansa.kubernetes.federations import Federations
 from hansa.kubernetes.state import get_status, has_failed, has_succeeded
 
@@ -133,11 +133,11 @@ class Follower:
 
     def _has_ended(self) -> bool:
         try:
-            federation = self.federations.get(self.name)
-        except Absent:
-            return True
+            federation = self.federations.find(self.name)
         except ClusterError:  # away for a while: the readers try again too
             return False
+        if federation is None:
+            return True
         if self.federations.word == constants.MEMBER_SINGULAR:  # a failed member is retried
             return get_status(federation).get("phase") in ("Left", "Suspended")
         return has_succeeded(federation) or has_failed(federation)

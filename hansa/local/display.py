@@ -194,6 +194,9 @@ def _span(seconds: float) -> str:
     return f"{minutes}:{rest:02d}"
 
 
-def choose() -> PlainDisplay | LiveDisplay:
+Display = PlainDisplay | LiveDisplay
+
+
+def choose() -> Display:
     """A table for people at a terminal, lines for everything else."""
     return LiveDisplay() if Console(stderr=True).is_terminal else PlainDisplay()

@@ -32,6 +32,7 @@ from hansa.api.jobs import AnyReport, FailureReason, JobRequest, JobState, Obser
 from hansa.api.reports import decode_report
 from hansa.api.secure_aggregation import ENV_MASKING_KEY
 from hansa.api.silo_assignment import SiloClientAssignment
+from hansa.core.canonical import parse_object
 from hansa.core.exits import SIGNAL_BASE
 from hansa.core.files import replace_file
 from hansa.core.logs import EXPERIENCE
@@ -48,6 +49,8 @@ PROGRAMS = {
 WARMED = ("hansa_client", "hansa_server")
 """Programs that every run needs; the courier's is warmed when the first is asked for."""
 STOP_PATIENCE_SECONDS = 5.0
+TICK_SECONDS = 0.5
+"""How often displays are refreshed and stores are looked after; Jobs wake a loop at once."""
 NO_SLOT = -1
 """Slot of a Job that only waits, and needs no cores or GPU."""
 _SCRATCH = "tmp"
@@ -144,7 +147,8 @@ class LocalExecutor:
         """End a Job and forget it; its folder stays, for its log."""
         job = self._jobs.pop(name, None)
         if job and job.state == "running":
-            self._program(PROGRAMS[job.request.role]).stop(name)
+            # Its work is safe to lose.
+            self._program(PROGRAMS[job.request.role]).tell({"stop": name})
 
     def apply(self, delete: Iterable[str], create: Iterable[JobRequest]) -> None:
         """Do what a plan asks for."""
@@ -156,10 +160,9 @@ class LocalExecutor:
     def progress(self, name: str) -> dict[str, Any]:
         """What a running client last said of its progress; for display only."""
         try:
-            progress = json.loads((self.folder(name) / "progress.json").read_text())
-        except (OSError, ValueError):
+            return parse_object((self.folder(name) / "progress.json").read_bytes()) or {}
+        except OSError:
             return {}
-        return progress if isinstance(progress, dict) else {}
 
     def wait(self, seconds: float) -> None:
         """Return when a Job has changed its state, or after that many seconds."""
@@ -185,7 +188,7 @@ class LocalExecutor:
             exit_code=job.exit_code or None,
             reason=job.reason,
             message=self._explain_failure(job),
-            report=None if job.exit_code is None else _read_report(job.folder / "report.json"),
+            report=None if job.exit_code is None else read_report(job.folder / "report.json"),
         )
 
     def _explain_failure(self, job: _Job) -> str:
@@ -230,8 +233,9 @@ class LocalExecutor:
             environ[ENV_API_KEY] = key
         (job.folder / _SCRATCH).mkdir(exist_ok=True, mode=0o700)
         replace_file(job.folder / "assignment.json", environ[variable].encode())
-        log = job.folder / "log.txt"
-        self._program(PROGRAMS[request.role]).start(request.name, environ, log)
+        log = str(job.folder / "log.txt")
+        order = {"start": request.name, "environ": environ, "log": log}
+        self._program(PROGRAMS[request.role]).tell(order)
         job.state, job.started_at, job.slot = "running", datetime.now(UTC), slot
 
     def _variables(self, request: JobRequest, slot: int) -> dict[str, str]:
@@ -281,7 +285,7 @@ class LocalExecutor:
         return self._programs[module]
 
 
-def _read_report(path: Path) -> AnyReport | None:
+def read_report(path: Path) -> AnyReport | None:
     """The report of a Job that ended; None when it is missing, garbled or too long."""
     try:
         with path.open("rb") as file:
@@ -311,14 +315,6 @@ class _WarmProgram:
             )
         assert self._process.stdout is not None  # noqa: S101  Popen made the pipe
         self.output = self._process.stdout
-
-    def start(self, name: str, environ: dict[str, str], log: Path) -> None:
-        """Fork a child for a Job."""
-        self._tell({"start": name, "environ": environ, "log": str(log)})
-
-    def stop(self, name: str) -> None:
-        """End a Job's child at once: its work is safe to lose."""
-        self._tell({"stop": name, "hard": True})
 
     def read(self) -> list[dict[str, Any]]:
         """Messages that have arrived."""
@@ -351,7 +347,8 @@ class _WarmProgram:
             self._process.wait()
         self.output.close()
 
-    def _tell(self, message: dict[str, Any]) -> None:
+    def tell(self, message: dict[str, Any]) -> None:
+        """Ask it to fork a child for a Job, or to end one at once."""
         assert self._process.stdin is not None  # noqa: S101  Popen made the pipe
         try:
             self._process.stdin.write(json.dumps(message).encode() + b"\n")
@@ -365,8 +362,7 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def compute_wait_seconds(moment: datetime | None, at_most: float) -> float:
-    """How long to wait for a moment, within a bound."""
-    if moment is None:
-        return at_most
-    return min(at_most, max(0.0, moment.timestamp() - time.time()))
+def compute_wait_seconds(moment: datetime | None) -> float:
+    """How long a loop waits for a moment, or a tick at most."""
+    left = moment.timestamp() - time.time() if moment else TICK_SECONDS
+    return min(TICK_SECONDS, max(0.0, left))

@@ -20,7 +20,6 @@ from hansa.api.spec import Storage
 from hansa.core.errors import HansaError, InputError, PermanentError, Untrusted
 from hansa.core.exits import Exit
 from hansa.core.files import replace_file
-from hansa.core.logs import EXPERIENCE
 from hansa.local.credentials import (
     check_experience_key,
     drop_private,
@@ -35,9 +34,9 @@ from hansa.plan.member_plan import follow
 from hansa.runtime.capacity import measure
 from hansa.runtime.stop_signals import raise_remembered_stop
 from hansa.store.access_grants import AGGREGATOR
+from hansa.store.private import KEY, SECRET
 from hansa.validation.messages import describe_first_misfit
 
-TICK_SECONDS = 0.5
 OBJECT = "member.json"
 
 
@@ -75,11 +74,8 @@ def join(wanted: MemberObject, folder: RunDir, joining: Joining, tell: Tell) -> 
         _save(silo, folder)
         spec = silo.spec
         variables = dict(joining.credentials)
-        capacity = measure(
-            threads=spec.agreed.settings.training.cpu_threads,
-            model_bytes=0,
-            asked=joining.parallel,
-        )
+        threads = spec.agreed.settings.training.cpu_threads
+        capacity = measure(threads=threads, asked=joining.parallel)
         executor = stack.enter_context(
             LocalExecutor(
                 folder.jobs,
@@ -95,7 +91,8 @@ def join(wanted: MemberObject, folder: RunDir, joining: Joining, tell: Tell) -> 
         store = None
         if spec.experience_storage is None and not sealed:
             store = stack.enter_context(LocalStore(folder.store, [name]))
-            variables |= _list_private_variables(store, name)
+            own = store.credentials[name]  # opens the silo's own store, and no other
+            variables |= {KEY: own.access_key, SECRET: own.secret_key}
             spec = spec.model_copy(update={"experience_storage": Storage(s3=store.s3)})
         return _loop(silo, spec, folder, executor, store, joining, tell)
 
@@ -111,15 +108,6 @@ def _read_masking_key(spec: MemberSpec, joining: Joining) -> dict[str, str]:
             hint="`hansa keys new FILE --masking` makes one",
         )
     return {}
-
-
-def _list_private_variables(store: LocalStore, name: str) -> dict[str, str]:
-    """Variables that open the silo's own store, and no other."""
-    own = store.credentials[name]
-    return {
-        f"{EXPERIENCE}AWS_ACCESS_KEY_ID": own.access_key,
-        f"{EXPERIENCE}AWS_SECRET_ACCESS_KEY": own.secret_key,
-    }
 
 
 def _loop(
@@ -154,7 +142,7 @@ def _loop(
             raise _make_failure(silo.status.message, jobs)
         if silo.status.phase == "Left" or (joining.once and has_listened and _is_idle(silo)):
             return silo
-        executor.wait(compute_wait_seconds(made.wake_at, TICK_SECONDS))
+        executor.wait(compute_wait_seconds(made.wake_at))
 
 
 def _make_failure(message: str, jobs: list[ObservedJob]) -> HansaError:

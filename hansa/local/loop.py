@@ -6,7 +6,7 @@ from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from hansa.api.courier_assignment import ENV_SIGNING_KEY
 from hansa.api.jobs import Event, ObservedJob
@@ -37,26 +37,11 @@ from hansa.store.private import open_private
 from hansa.store.s3 import S3Store
 from hansa.store.sealed import read_opening_keys
 
-TICK_SECONDS = 0.5
-"""How often the display is refreshed and the store is looked after; Jobs wake the loop at once."""
-
+if TYPE_CHECKING:
+    from hansa.local.display import Display
 
 ENDS = ("Succeeded", "Failed", "Suspended")
 """Phases in which only a person can change what happens next."""
-
-
-class Display(Protocol):
-    """What the loop shows; terminals and pipes differ."""
-
-    def show(
-        self, federation: Federation, jobs: list[ObservedJob], executor: LocalExecutor
-    ) -> None:
-        """The present state."""
-        ...
-
-    def tell(self, event: Event) -> None:
-        """Something that happened."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +66,7 @@ def run(
     wanted: Federation,
     folder: RunDir,
     options: RunOptions,
-    display: Display,
+    display: "Display",
     at_end: Callable[[Federation, RunDir, ObjectStore], None],
 ) -> Federation:
     """Run a federation in its folder to its end, or to a failure that needs a person.
@@ -204,7 +189,7 @@ def _loop(
     folder: RunDir,
     executor: LocalExecutor,
     store: LocalStore | None,
-    display: Display,
+    display: "Display",
 ) -> Federation:
     complaints: set[str] = set()
     while True:
@@ -224,7 +209,7 @@ def _loop(
         display.show(federation, jobs, executor)
         if federation.status.phase in ENDS:
             return federation
-        executor.wait(compute_wait_seconds(next_.wake_at, TICK_SECONDS))
+        executor.wait(compute_wait_seconds(next_.wake_at))
 
 
 def _revive_store(store: LocalStore, jobs: list[ObservedJob], complaints: set[str]) -> None:
@@ -235,7 +220,7 @@ def _revive_store(store: LocalStore, jobs: list[ObservedJob], complaints: set[st
         store.restart()
 
 
-def _log_events(events: Sequence[Event], folder: RunDir, display: Display | None) -> None:
+def _log_events(events: Sequence[Event], folder: RunDir, display: "Display | None") -> None:
     """Keep events in the run's log, and show them where there is a display."""
     folder.log_events(events, now())
     if display:

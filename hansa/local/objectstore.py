@@ -17,8 +17,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Self
 
 from hansa.api.spec import S3
 from hansa.core.errors import HansaError, InputError, StoreError, Unreachable
@@ -89,12 +88,7 @@ class LocalStore:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -184,11 +178,9 @@ class LocalStore:
         path = self.folder / "identities.json"
         path.unlink(missing_ok=True)
         with os.fdopen(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w") as file:
-            json.dump(self._build_identities(), file)
-
-    def _build_identities(self) -> dict[str, Any]:
-        granted = {name: self._granted(name) for name in self.credentials if name != RUNNER}
-        return access_grants.seaweedfs_identities(granted, self.credentials, RUNNER)
+            granted = {name: self._granted(name) for name in self.credentials if name != RUNNER}
+            made = access_grants.seaweedfs_identities(granted, self.credentials, RUNNER)
+            json.dump(made, file)
 
     def _granted(self, name: str) -> list[access_grants.Grant]:
         if name == access_grants.AGGREGATOR:
@@ -199,9 +191,7 @@ class LocalStore:
         check_room(self.folder)
         data = self.folder / "data"
         data.mkdir(exist_ok=True, mode=0o700)
-        for state in data.glob(
-            "m[0-9]*"
-        ):  # Raft state of the single master, useless after a restart
+        for state in data.glob("m[0-9]*"):  # Raft state of the single master, useless by now
             shutil.rmtree(state, ignore_errors=True)
         empty = self.folder / "empty"
         shutil.rmtree(empty, ignore_errors=True)
@@ -285,7 +275,9 @@ class LocalStore:
         try:
             socket.create_connection((_HOST, self._ports["s3.port"]), timeout=1).close()
             store.ensure_bucket()
-            return _can_assign(self._ports["master.port"])
+            # Has it a place for the next object? Its S3 door opens a little earlier.
+            url = f"http://{_HOST}:{self._ports['master.port']}/dir/assign?collection={BUCKET}"
+            return bool(HttpClient(read_seconds=5).send("GET", url).json().get("fid"))
         except (OSError, StoreError, HttpError):
             return False
 
@@ -378,9 +370,3 @@ def _lock_folder(path: Path, patience_seconds: float) -> IO[str]:
     file.write(f"{os.getpid()}\n")
     file.flush()
     return file
-
-
-def _can_assign(master_port: int) -> bool:
-    """Whether the server has a place for the next object: its S3 door opens a little earlier."""
-    url = f"http://{_HOST}:{master_port}/dir/assign?collection={BUCKET}"
-    return bool(HttpClient(read_seconds=5).send("GET", url).json().get("fid"))

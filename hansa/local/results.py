@@ -18,7 +18,7 @@ from hansa.api.bucket_documents import (
 from hansa.api.spec import Guard
 from hansa.api.status import Federation, FederationStatus, HistoryEntry
 from hansa.core.errors import Corrupt, InputError, InvalidDocument, NotFound
-from hansa.core.files import replace_file
+from hansa.core.files import explain_os_errors, replace_file
 from hansa.local.credentials import pick_reader, read_credentials
 from hansa.local.executor import now
 from hansa.local.loop import open_embedded, open_experience, own_store, use_embedded
@@ -145,10 +145,8 @@ def _copy(
     store: ObjectStore, source: str, files: Mapping[str, FileEntry], raw: bytes, to: Path
 ) -> dict[str, Any]:
     """Files of a folder in the store, each checked, and their manifest last."""
-    try:
+    with explain_os_errors(f"--to: got {to}"):
         to.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"--to: got {to}: {error.strerror}") from None
     for name, entry in sorted(files.items()):
         if name == bucket_keys.STATE:  # used by the aggregator only
             continue

@@ -19,12 +19,13 @@ from hansa.api.jobs import Event
 from hansa.api.spec import Metadata
 from hansa.api.status import Federation
 from hansa.core.errors import InputError
-from hansa.core.files import refuse_links
+from hansa.core.files import explain_os_errors, refuse_links
 from hansa.local.changes import settings_changed
 from hansa.plan.attempts import restart_clocks
 from hansa.plan.policy.quorum import REMEDY
 
 DEFAULT_ROOT = Path("runs")
+LOCK = "lock"
 LEAST_FREE_BYTES = 8 * 2**20
 LOCK_SECONDS = 1.0
 """How long a runner tries to lock a folder: `is_running` holds the lock for an instant."""
@@ -43,11 +44,10 @@ class RunDir:
         self.page = path / "report.html"
         self.adapter = path / "adapter"
         self.events = path / "events.log"
-        self._lock = path / "lock"
 
     def prepare(self) -> None:
         """Make the folder; a user's other files are never mixed with a run's."""
-        try:
+        with explain_os_errors(f"--out: got {self.path}"):
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)  # episodes are in its report
             others = [e.name for e in self.path.iterdir() if not _is_ours(e.name)]
             if others and not self.object.exists() and not (self.path / "member.json").exists():
@@ -62,8 +62,6 @@ class RunDir:
                     hint="free some space and run the same command again; nothing is lost",
                 )
             self.jobs.mkdir(exist_ok=True)
-        except OSError as error:
-            raise InputError(f"--out: got {self.path}: {error.strerror or error}") from None
 
     def is_disk_full(self) -> bool:
         """Whether so little is free that a store would start, and then refuse every write."""
@@ -73,25 +71,13 @@ class RunDir:
     def lock(self, command: str = "hansa run") -> Iterator[None]:
         """Lock the run: two runners cannot share a store."""
         refuse_links(self.path)
-        try:
-            file = self._lock.open("w")
-        except OSError as error:
-            raise InputError(f"--out: got {self.path}: {error.strerror or error}") from None
-        with file:
-            deadline = time.monotonic() + LOCK_SECONDS
-            while not _can_lock(file, fcntl.LOCK_EX):
-                if time.monotonic() > deadline:
-                    raise InputError(
-                        f"--out: got {self.path}, where another `{command}` is at work",
-                        hint="wait for it, or choose another --out",
-                    )
-                time.sleep(0.01)
+        with lock(self.path, command):
             yield
 
     def is_running(self) -> bool:
         """Whether a runner holds the folder now."""
         try:
-            with self._lock.open() as file:
+            with (self.path / LOCK).open() as file:
                 return not _can_lock(file, fcntl.LOCK_SH)
         except OSError:
             return False
@@ -105,7 +91,8 @@ class RunDir:
                 f"--out: got {self.path}, which holds no run", hint="start one with `hansa run`"
             ) from None
         except (OSError, ValidationError, UnicodeDecodeError) as error:
-            raise InputError(f"{self.object}: cannot be read ({_shorten(error)})") from None
+            why = str(error).splitlines()[0][:120]
+            raise InputError(f"{self.object}: cannot be read ({why})") from None
 
     def save(self, federation: Federation) -> None:
         """Write the object so that a kill at any moment leaves the old or the new one, whole."""
@@ -183,6 +170,23 @@ class RunDir:
         )
 
 
+@contextmanager
+def lock(folder: Path, command: str) -> Iterator[None]:
+    """Lock a folder, for as long as that command works in it."""
+    with explain_os_errors(f"--out: got {folder}"):
+        file = (folder / LOCK).open("w")
+    with file:
+        deadline = time.monotonic() + LOCK_SECONDS
+        while not _can_lock(file, fcntl.LOCK_EX):
+            if time.monotonic() > deadline:
+                raise InputError(
+                    f"--out: got {folder}, where another `{command}` is at work",
+                    hint="wait for it, or choose another --out",
+                )
+            time.sleep(0.01)
+        yield
+
+
 def follow(folder: RunDir) -> Iterator[Federation]:
     """The run's object now and after every change, until no runner works on it."""
     last: Federation | None = None
@@ -224,7 +228,7 @@ def _can_lock(file: IO[str], kind: int) -> bool:
 def _is_ours(name: str) -> bool:
     """Whether a run may have left this before its first save."""
     left = name.startswith(".") and ".log." in name  # half of a log that was being replaced
-    return name in ("lock", "store", "jobs", "federation.tmp") or name.endswith(".log") or left
+    return name in (LOCK, "store", "jobs", "federation.tmp") or name.endswith(".log") or left
 
 
 def _update_metadata(old: Federation, wanted: Federation) -> Metadata:
@@ -235,7 +239,3 @@ def _update_metadata(old: Federation, wanted: Federation) -> Metadata:
     return old.metadata.model_copy(
         update={"generation": old.metadata.generation + changed, "annotations": annotations}
     )
-
-
-def _shorten(error: Exception) -> str:
-    return str(error).splitlines()[0][:120]

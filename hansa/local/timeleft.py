@@ -55,9 +55,8 @@ def _measure_alone(settings: RoundSettings, rounds: int) -> float:
     if not settings.evaluation.alone:
         return 0.0
     evolving = [_measure_phases(settings, number) for number in range(1, rounds + 1)]
-    return sum(one["explore"] + one["train"] for one in evolving) + _count_evaluation_episodes(
-        settings
-    )
+    played = sum(one["explore"] + one["train"] for one in evolving)
+    return played + _count_evaluation_episodes(settings)
 
 
 def _count_evaluation_episodes(settings: RoundSettings) -> float:

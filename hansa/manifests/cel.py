@@ -3,6 +3,8 @@
 Each has a sentence that names the field. A rule asks for every field: CEL knows no defaults.
 """
 
+from functools import partial
+
 from hansa.api.constants import RESERVED_ENVIRONMENT_NAMES
 from hansa.api.ownership import Owner, get_alias, list_fields
 from hansa.api.secure_aggregation import LEAST
@@ -18,9 +20,11 @@ FIXED_IN_MEMBER = (
 """What a silo's letters, read and written, depend on; the bucket's address may change."""
 
 
-def _make_rule(rule: str, message: str, field: str = "") -> Rule:
+def _make_rule(rule: str, message: str, root: str = "spec") -> Rule:
+    """A rule of the object at `root`, about the field that the message begins with."""
     made = {"rule": rule, "message": message}
-    return {**made, "fieldPath": field} if field else made
+    field = message.partition(":")[0]
+    return {**made, "fieldPath": field.removeprefix(root)} if field.startswith(root) else made
 
 
 def _make_immutable_rule(field: str, *parts: str, made: str = "federation") -> Rule:
@@ -31,7 +35,6 @@ def _make_immutable_rule(field: str, *parts: str, made: str = "federation") -> R
     return _make_rule(
         f"{both} && (!has(self.{field}) || ({same}))",
         f"spec.{field}: cannot change after the {made} was made",
-        f".{field}",
     )
 
 
@@ -47,11 +50,10 @@ FEDERATION_RULES = (
     # The same bucket may be reached by another address or with other credentials.
     _make_immutable_rule("storage", "s3.bucket", "s3.prefix"),
     _make_immutable_rule("privacy", "unit"),
-    _make_rule("self.rounds >= oldSelf.rounds", "spec.rounds: may grow, never shrink", ".rounds"),
+    _make_rule("self.rounds >= oldSelf.rounds", "spec.rounds: may grow, never shrink"),
     _make_rule(
         f"!has(self.participation) || !has({_MINIMUM}) || {_MINIMUM} <= size(self.environments)",
         "spec.participation.minimumUpdates: expected at most the number of spec.environments",
-        ".participation.minimumUpdates",
     ),
     # Letters need a bucket, a key, and a base model that nobody can exchange.
     _make_rule(
@@ -60,7 +62,6 @@ FEDERATION_RULES = (
         "has(self.adapter.shapes))",
         "spec.exchange: with a silo that runs elsewhere, expected exchange, storage, model.sha256 "
         "and adapter.shapes",
-        ".exchange",
     ),
     _make_rule(
         f"!has({_AGGREGATION}) || !has({_AGGREGATION}.strategy) || "
@@ -68,14 +69,12 @@ FEDERATION_RULES = (
         f"(has({_AGGREGATION}.options) && has({_FAULTY}) ? {_FAULTY} : {KrumOptions().faulty})",
         "spec.aggregation.options.faulty: krum and multi-krum need 2 x faulty + 3 "
         "spec.environments",
-        ".aggregation.options.faulty",
     ),
     _make_rule(
         "!has(self.guard) || (has(self.guard.action) && self.guard.action == 'none') || "
         "!has(self.aggregation) || !has(self.aggregation.strategy) || "
         "self.aggregation.strategy != 'none'",
         "spec.guard: aggregation.strategy none has no global adapter to guard",
-        ".guard",
     ),
     # Masks are made for each pair of silos, and a sum of two shows both.
     _make_rule(
@@ -83,14 +82,12 @@ FEDERATION_RULES = (
         f"(size(self.environments) >= {LEAST} && self.environments.all(e, has(e.maskingKey)))",
         f"spec.aggregation.secure: expected at least {LEAST} spec.environments, each with its own "
         "maskingKey",
-        ".aggregation.secure",
     ),
     # A silo elsewhere names its endpoint in its own manifest.
     _make_rule(
         f"!has(self.exploration) || !has({_ENGINE}) || {_ENGINE} != 'openai' || "
         "self.environments.all(e, has(e.endpoint) || has(e.member))",
         "spec.exploration.engine: with openai, expected an endpoint in every environment",
-        ".exploration.engine",
     ),
     _make_rule(
         "!(has(self.training) && has(self.training.learner) && "
@@ -98,7 +95,6 @@ FEDERATION_RULES = (
         "!(has(self.experience) && has(self.experience.filter)) || "
         "self.experience.filter == 'success'",
         "spec.experience.filter: only the learner success-sft can go without, expected success",
-        ".experience.filter",
     ),
 )
 """Rules of a Federation's spec."""
@@ -107,37 +103,33 @@ FEDERATION_RULES = (
 def list_environment_rules() -> list[Rule]:
     """Rules of one environment of it."""
     reserved = ", ".join(f"'{name}'" for name in sorted(RESERVED_ENVIRONMENT_NAMES))
+    make_rule = partial(_make_rule, root="spec.environments")
     return [
-        _make_rule(
+        make_rule(
             f"!(self.name in [{reserved}])",
             f"spec.environments.name: {reserved} is kept for Hansa itself",
-            ".name",
         ),
-        _make_rule(
+        make_rule(
             "has(self.member) ? !has(self.world) || self.world == '' : "
             "has(self.world) && self.world != ''",
             "spec.environments.world: expected the world that it plays, or none where member says "
             "that the silo runs elsewhere",
-            ".world",
         ),
         *(
-            _make_rule(
+            make_rule(
                 f"!has(self.member) || !has(self.{field})",
                 f"spec.environments.{field}: expected none: a silo with member runs elsewhere",
-                f".{field}",
             )
             for field in _list_silo_fields()
         ),
-        _make_rule(
+        make_rule(
             "self.world == oldSelf.world",
             "spec.environments.world: cannot change; give the new world a new name",
-            ".world",
         ),
-        _make_rule(
+        make_rule(
             "!has(oldSelf.maskingKey) || (has(self.maskingKey) && "
             "self.maskingKey == oldSelf.maskingKey)",
             "spec.environments.maskingKey: cannot change; give the silo a new name",
-            ".maskingKey",
         ),
     ]
 
@@ -158,19 +150,16 @@ def list_member_rules() -> list[Rule]:
             "has(self.signingSecret)",
             "spec.signingSecret: got nothing, expected the Secret with the silo's own key as "
             "signing.key",
-            ".signingSecret",
         ),
         _make_rule(
             "has(self.experienceStorage) || has(self.experienceKeySecret)",
             "spec.experienceStorage: got nothing, expected the silo's private store, or "
             "experienceKeySecret: nobody else reads its trajectories",
-            ".experienceStorage",
         ),
         *(
             _make_rule(
                 f"has(self.agreed.{path})",
                 f"spec.agreed.{path}: got nothing, expected the digest that `hansa model` prints",
-                f".agreed.{path}",
             )
             for path in digests
         ),

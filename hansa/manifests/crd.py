@@ -55,10 +55,6 @@ def _add_federation_rules(spec: Schema) -> None:
     spec["properties"]["environments"]["items"][RULES] = cel.list_environment_rules()
 
 
-def _add_member_rules(spec: Schema) -> None:
-    spec[RULES] = cel.list_member_rules()
-
-
 _AGE = ("Age", "date", ".metadata.creationTimestamp", 0)
 
 FEDERATION = CrdDefinition(
@@ -97,7 +93,7 @@ MEMBER = CrdDefinition(
         ("Allowed", "string", '.status.conditions[?(@.type=="Allowed")].status', 1),
         _AGE,
     ),
-    add_rules=_add_member_rules,
+    add_rules=lambda spec: spec.update({RULES: cel.list_member_rules()}),
 )
 KINDS = (FEDERATION, MEMBER)
 
@@ -185,7 +181,9 @@ def _make_structural(
     _move_exclusive_bounds(made)
     if made.get("type") == "array":
         made["items"] = _make_structural(node.get("items", {}), (*path, "[]"))
-        _key_list(made, path)
+        if path in LIST_KEYS:
+            made["x-kubernetes-list-type"] = "map"
+            made["x-kubernetes-list-map-keys"] = [LIST_KEYS[path]]
     elif made.get("type") == "object":
         _structure_object(made, node, path, brought)
     return made
@@ -225,12 +223,6 @@ def _move_exclusive_bounds(node: Schema) -> None:
         if exclusive in node:
             node[bound] = node[exclusive]
             node[exclusive] = True
-
-
-def _key_list(node: Schema, path: tuple[str, ...]) -> None:
-    if path in LIST_KEYS:
-        node["x-kubernetes-list-type"] = "map"
-        node["x-kubernetes-list-map-keys"] = [LIST_KEYS[path]]
 
 
 def _drop_defaults(node: Any, *, names: bool = False) -> Any:

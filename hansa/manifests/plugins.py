@@ -18,6 +18,7 @@ from hansa.api.plugin_fields import BuiltinEntry, NoOptions
 from hansa.api.spec import FederationSpec
 from hansa.core.errors import InputError, PermanentError, PluginMissing
 from hansa.core.model import Model
+from hansa.core.text import shorten
 from hansa.validation.fit import validate_model
 
 if TYPE_CHECKING:
@@ -105,7 +106,14 @@ def make(kind: PluginField, name: str, options: Mapping[str, Any] | None) -> Plu
     """That one with its options; PluginMissing or InputError says what is wrong."""
     plugin = _load(kind, _find(kind, name))
     model = kind.builtin[name].options if name in kind.builtin else plugin.Options
-    return _make_with_options(plugin, model, kind, options)
+    where = ("spec", kind.path[0], "options")
+    try:
+        return plugin(validate_model(model, dict(options or {}), where))
+    except (InputError, PermanentError):
+        raise
+    except Exception as error:  # a model or a constructor of any package may refuse in its own way
+        reason = shorten(f"{type(error).__name__}: {error}", _LONGEST_REASON)
+        raise InputError(f"{'.'.join(where)}: {reason}") from error
 
 
 def check(spec: FederationSpec) -> None:
@@ -193,7 +201,7 @@ def _load(kind: PluginField, point: EntryPoint) -> type[Plugin]:
     try:
         plugin = point.load()
     except Exception as error:  # a package may fail in its own way while it is imported
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST_REASON]
+        reason = shorten(f"{type(error).__name__}: {error}", _LONGEST_REASON)
         raise PluginMissing(
             f"{kind.field}: got '{point.name}' of package {_package(point)}, which cannot be "
             f"loaded here ({reason}), expected {point.value} with all that it imports"
@@ -212,16 +220,3 @@ def _check_class(kind: PluginField, point: EntryPoint, plugin: Any) -> type[Plug
             "hansa.manifests.plugins.Options"
         )
     return plugin
-
-
-def _make_with_options(
-    plugin: type[Plugin], model: type[Model], kind: PluginField, options: Mapping[str, Any] | None
-) -> Plugin:
-    where = ("spec", kind.path[0], "options")
-    try:
-        return plugin(validate_model(model, dict(options or {}), where))
-    except (InputError, PermanentError):
-        raise
-    except Exception as error:  # a model or a constructor of any package may refuse in its own way
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST_REASON]
-        raise InputError(f"{'.'.join(where)}: {reason}") from error

@@ -1,16 +1,14 @@
 """Remote code of base models (`trust_remote_code`): Hansa refuses folders that need it."""
 
-import json
 from pathlib import Path
 from typing import Any
 
+from hansa.core.canonical import parse_object
 from hansa.validation.messages import describe_value
 
 FILES = ("config.json", "tokenizer_config.json")
 KEY = "auto_map"
 """Names Python files of the model that transformers would run with trust_remote_code=True."""
-
-
 KERNELS = ("use_kernels", "kernel_config")
 """Settings with which transformers fetches compiled code."""
 
@@ -22,12 +20,12 @@ def find_remote_code(folder: Path) -> str:
     """
     for name in FILES:
         try:
-            document = json.loads((folder / name).read_bytes())
-        except (OSError, ValueError, RecursionError):
+            document = parse_object((folder / name).read_bytes()) or {}
+        except OSError:
             continue
-        if isinstance(document, dict) and (setting := _find_kernel(document)):
+        if setting := _find_kernel(document):
             return f"{name} has {setting}, which asks a hub for code; Hansa runs none: take it out"
-        if isinstance(document, dict) and document.get(KEY):
+        if document.get(KEY):
             return (
                 f"{name} has {KEY}, which asks for code of the model's own; Hansa runs none: "
                 f"where transformers knows the model itself, take {KEY} out"

@@ -40,10 +40,6 @@ class BaseDraft:
         self._events: list[Event] = []
         self._wake_at: datetime | None = None
 
-    def observed(self, name: str) -> ObservedJob | None:
-        """A Job as observed, whether it is wanted or not."""
-        return self._jobs.get(name)
-
     def ask(self, request: JobRequest, not_before: datetime | None) -> ObservedJob | None:
         """A Job as observed; requested when it is missing and its backoff is over."""
         self._wanted.add(request.name)
@@ -56,8 +52,8 @@ class BaseDraft:
         return job
 
     def find_courier_job(self, courier: CourierStatus | None) -> ObservedJob | None:
-        """The courier's Job as seen."""
-        return self.observed(self._name_courier(courier.attempt)) if courier else None
+        """The courier's Job as seen, whether it is wanted or not."""
+        return self._jobs.get(self._name_courier(courier.attempt)) if courier else None
 
     def request_courier(
         self,

@@ -3,7 +3,7 @@
 Pure functions on frozen models; the decisions are in hansa.plan.federation.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -25,6 +25,7 @@ from hansa.api.status import (
     trim_history,
 )
 from hansa.core.exits import Exit, describe_failure
+from hansa.core.stats import average
 from hansa.core.text import count
 from hansa.plan.policy import apart, degraded, guard, joined, masks, orders, presence
 from hansa.plan.policy.rollback import NEVER_COUNTED
@@ -295,20 +296,13 @@ def _change_history(
     return status.model_copy(update={"history": history})
 
 
-def _average(ratios: Mapping[str, float], wanted: Sequence[str]) -> float | None:
-    """Mean over environments, or nothing while one of them has not played."""
-    if any(name not in ratios for name in wanted):
-        return None
-    return sum(ratios[name] for name in wanted) / len(wanted)
-
-
 def _find_newest_success(
     status: FederationStatus, federation: Federation, wanted: Sequence[str]
 ) -> str:
     """Of the adapter that counts, or the newest evaluated before it; not of one gone back from."""
     newest = apart.find_newest_round(status, federation.spec.aggregation.strategy)
     counted = [e for e in status.history if e.round <= newest and e.outcome not in guard.GONE]
-    means = [m for m in (_average(entry.success, wanted) for entry in counted) if m is not None]
+    means = [m for m in (average(entry.success, wanted) for entry in counted) if m is not None]
     return f"{means[-1]:.3f}" if means else ""
 
 
@@ -317,11 +311,11 @@ def _find_best(
 ) -> BestAdapter | None:
     """By validation tasks where all have played some; else by those that are reported."""
     counted = [e for e in history if e.outcome != "undone"]
-    means = [(m, e) for e in counted if (m := _average(e.success, wanted)) is not None]
+    means = [(m, e) for e in counted if (m := average(e.success, wanted)) is not None]
     judged = [
         (m, e)
         for _, e in means
-        if e.outcome != "rejected" and (m := _average(e.validation, wanted)) is not None
+        if e.outcome != "rejected" and (m := average(e.validation, wanted)) is not None
     ]
     if not means:
         return None

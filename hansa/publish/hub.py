@@ -92,20 +92,15 @@ class Hub:
     def look(self, place: HubPlace, kind: str, *, public: bool, force: bool) -> HubRepository:
         """The repository, before anything is sent; one with others' files is not ours to fill."""
         info = self._info(place.repository, kind)
-        if info is None:
-            return HubRepository(
-                repository=place.repository, kind=kind, head=None, is_public=public
-            )
-        names = {each.rfilename for each in info.siblings or []} - {_IGNORED}
+        head, is_public = (info.sha, not info.private) if info else (None, public)
+        names = {each.rfilename for each in (info and info.siblings) or []} - {_IGNORED}
         if names and not force and not self._is_ours(place, kind, str(info.sha), names):
             raise InputError(
                 f"{self._option}: got {place}, which holds files that hansa did not push "
                 f"({sorted(names)[0]}), expected a new repository or one of its own",
                 hint="--force adds to it, and replaces files of the same names",
             )
-        return HubRepository(
-            repository=place.repository, kind=kind, head=info.sha, is_public=not info.private
-        )
+        return HubRepository(repository=place.repository, kind=kind, head=head, is_public=is_public)
 
     def push(self, target: HubRepository, items: Sequence[Item], message: str) -> HubPush:
         """One commit with all files; none where the repository has them already."""
@@ -153,8 +148,7 @@ class Hub:
     def _info(self, repository: str, kind: str) -> Any:
         """What the hub says of a repository; None where there is none."""
         missing = _import_library().errors.RepositoryNotFoundError
-        what = f"{self._option}: got hf:{repository}"
-        with self._said(what):
+        with self._said(f"{self._option}: got hf:{repository}"):
             try:
                 return self._api.repo_info(repository, repo_type=kind, timeout=_TIMEOUT_SECONDS)
             except missing as error:
@@ -165,8 +159,7 @@ class Hub:
     def _is_ours(self, place: HubPlace, kind: str, commit: str, names: set[str]) -> bool:
         if model_card.NAME not in names:
             return False
-        what = f"{self._option}: got {place}"
-        with self._said(what):
+        with self._said(f"{self._option}: got {place}"):
             content = self._download(place.repository, kind, commit, model_card.NAME)
         return model_card.is_hansa_card(content.decode(errors="replace"))
 

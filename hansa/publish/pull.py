@@ -9,7 +9,7 @@ from hansa.adapter import model_card, peft_folder
 from hansa.api import bucket_keys
 from hansa.api.status import Federation
 from hansa.core.errors import InputError
-from hansa.core.files import replace_file
+from hansa.core.files import explain_os_errors, replace_file
 from hansa.local.credentials import pick_reader, read_credentials
 from hansa.local.loop import open_experience
 from hansa.local.results import (
@@ -81,7 +81,16 @@ def _pull(
     """What the environment serves where one is named, else the global adapter; and its card."""
     if environment is not None:
         served = choose_served_round(federation, round_)
-        if files := _pull_served(federation, store, environment, served, to, credentials):
+        known = [e.name for e in federation.spec.environments]
+        if environment not in known:
+            raise InputError(f"--environment: got '{environment}', expected {' or '.join(known)}")
+        given = read_credentials(credentials) if credentials else {}
+        variables = given.get(environment) or pick_reader(given) if given else None
+        private = open_experience(federation.spec, environment, store, variables)
+        place = federation.spec.private_storage(environment)
+        if files := pull_personal(
+            private, place.s3.prefix if place else "", environment, served, to
+        ):
             model_card.write(federation, served, to, environment)
             return served, files
         note(f"{environment} serves the global adapter")
@@ -89,25 +98,6 @@ def _pull(
     files = pull_files(store, federation.spec.require_s3().prefix, number, to)
     model_card.write(federation, number, to)
     return number, files
-
-
-def _pull_served(
-    federation: Federation,
-    store: ObjectStore,
-    environment: str,
-    round_: int,
-    to: Path,
-    credentials: Path | None,
-) -> dict[str, Any] | None:
-    """What a silo serves itself, of its private place; nothing where that is the global adapter."""
-    known = [e.name for e in federation.spec.environments]
-    if environment not in known:
-        raise InputError(f"--environment: got '{environment}', expected {' or '.join(known)}")
-    given = read_credentials(credentials) if credentials else {}
-    variables = given.get(environment) or pick_reader(given) if given else None
-    private = open_experience(federation.spec, environment, store, variables)
-    place = federation.spec.private_storage(environment)
-    return pull_personal(private, place.s3.prefix if place else "", environment, round_, to)
 
 
 def pull_published(place: HubPlace | RegistryPlace, to: Path) -> tuple[str, dict[str, Any]]:
@@ -120,12 +110,10 @@ def pull_published(place: HubPlace | RegistryPlace, to: Path) -> tuple[str, dict
     else:
         version, items = registry.pull(place)
     _check(place, items)
-    try:
+    with explain_os_errors(f"--to: got {to}"):
         to.mkdir(parents=True, exist_ok=True)
         for item in sorted(items, key=lambda item: item.name == bucket_keys.CONFIG):
             replace_file(to / item.name, item.content)  # the config last: PEFT looks for it first
-    except OSError as error:
-        raise InputError(f"--to: got {to}: {error.strerror or error}") from None
     return version, {
         item.name: {"sha256": item.sha256, "size": len(item.content)} for item in items
     }

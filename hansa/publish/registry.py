@@ -12,6 +12,7 @@ from typing import Any
 from hansa.adapter import model_card
 from hansa.api import bucket_keys
 from hansa.api.bucket_documents import sha256
+from hansa.core.canonical import parse_object
 from hansa.core.errors import Corrupt, HansaError, InputError
 from hansa.publish import figures
 from hansa.publish.parcel import FILES, Item
@@ -127,11 +128,8 @@ def _get_manifest(wire: RegistryRepository, place: RegistryPlace) -> bytes | Non
 
 
 def _parse_manifest(raw: bytes, place: RegistryPlace) -> dict[str, Any]:
-    try:
-        document = json.loads(raw)
-    except (ValueError, RecursionError):
-        document = None
-    if not isinstance(document, dict):
+    document = parse_object(raw)
+    if document is None:
         raise HansaError(f"{place}: its manifest is no JSON object")
     return document
 

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from hansa.api.status import Federation, FederationStatus, HistoryEntry
 from hansa.core.errors import InputError, Unreachable
+from hansa.core.files import explain_os_errors
 from hansa.local.rundir import RunDir
 from hansa.local.rundir import follow as follow_folder
 from hansa.publish.bucket import read_known_fields
@@ -112,8 +113,9 @@ class LocalRun:
 class OnCluster:
     """A federation's status, read with the rights of the user."""
 
-    def __init__(self, federations: "Federations", name: str, say: Callable[[str], None]) -> None:
-        self._federations, self._name, self._say = federations, name, say
+    def __init__(self, federations: "Federations", name: str, lost: Callable[[str], None]) -> None:
+        """`lost` is called with why the cluster does not answer."""
+        self._federations, self._name, self._lost = federations, name, lost
 
     def read(self) -> Record:
         """What there is now."""
@@ -123,10 +125,7 @@ class OnCluster:
         """What there is now and after every change, until it has succeeded, failed or is gone."""
         from hansa.kubernetes.watch import follow
 
-        def lost(why: str) -> None:
-            self._say(f"the cluster does not answer ({why}); trying again")
-
-        for document in follow(self._federations, self._name, lost=lost):
+        for document in follow(self._federations, self._name, lost=self._lost):
             if document is None:
                 raise InputError(f"federation {self._name}: it was deleted before it ended")
             record = _build_record(document)
@@ -169,7 +168,7 @@ def read_document(document: "Data") -> Federation:
 def read_or_make_identity(folder: Path) -> str:
     """The run's identity for trackers: made once, and kept with the run wherever it is moved."""
     path = folder / IDENTITY
-    try:
+    with explain_os_errors(f"RUN: got {folder}"):
         with suppress(FileExistsError):
             draft = folder / f".{IDENTITY}.{os.getpid()}"
             draft.write_text(secrets.token_hex(16) + "\n")
@@ -178,5 +177,3 @@ def read_or_make_identity(folder: Path) -> str:
             finally:
                 draft.unlink()
         return path.read_text().strip()
-    except OSError as error:
-        raise InputError(f"RUN: got {folder}: {error.strerror or error}") from None

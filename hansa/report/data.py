@@ -58,7 +58,7 @@ def collect(
         rounds=rounds,
         episodes=shown,
         notes=(*_describe_gaps(rounds), *notes.sentences()),
-        programs=collector.programs(),
+        programs=tuple(sorted(collector.programs)),
         base_model=collector.base_model,
         adapter=adapter,
         made_at=now,
@@ -96,13 +96,10 @@ class _Collector:
         self._prefix = storage.s3.prefix if storage else ""
         self._reader = reader
         self._notes = notes
-        self._programs: set[tuple[str, str]] = set()
+        self.programs: set[tuple[str, str]] = set()
         self._fallbacks = _MOST_FALLBACKS
         self._reads_all = True
         self.base_model = ""
-
-    def programs(self) -> tuple[tuple[str, str], ...]:
-        return tuple(sorted(self._programs))
 
     def rounds(self) -> tuple[Round, ...]:
         history = sorted(self._federation.status.history, key=lambda entry: entry.round)
@@ -146,7 +143,7 @@ class _Collector:
         key = bucket_keys.global_folder(self._prefix, entry.round) + bucket_keys.MANIFEST
         manifest = self._reader.document(GlobalManifest, key, "facts", f"round {entry.round}")
         if manifest is not None:
-            self._programs.add(("global adapter", manifest.program))
+            self.programs.add(("global adapter", manifest.program))
             self.base_model = manifest.base_model
         return manifest
 
@@ -177,7 +174,7 @@ class _Collector:
         key = bucket_keys.evaluation(self._prefix, environment, round_)
         document = self._reader.document(EvaluationDocument, key, "evaluations", environment)
         if document is not None:
-            self._programs.add(("evaluation", document.program))
+            self.programs.add(("evaluation", document.program))
         return document
 
     def _updates(self, entry: Round) -> dict[str, UpdateManifest]:
@@ -194,25 +191,23 @@ class _Collector:
             key = bucket_keys.update_folder(self._prefix, name, entry.number) + bucket_keys.MANIFEST
             manifest = self._reader.document(UpdateManifest, key, "updates", name)
             if manifest is not None:
-                self._programs.add(("update", manifest.program))
+                self.programs.add(("update", manifest.program))
                 updates[name] = manifest
         return updates
 
     def episodes(
         self, rounds: tuple[Round, ...], private: Mapping[str, ObjectStore]
     ) -> tuple[EpisodePair, ...]:
-        environments = self._federation.spec.environments[:MOST_PAIRS]
-        pairs = [self._pair(one.name, rounds, private.get(one.name)) for one in environments]
-        return tuple(pair for pair in pairs if pair.first or pair.last)
-
-    def _pair(
-        self, environment: str, rounds: tuple[Round, ...], store: ObjectStore | None
-    ) -> EpisodePair:
-        own = [entry.number for entry in rounds if environment in entry.parts]
-        numbers = own or [entry.number for entry in rounds if entry.number]
-        first = self._episode(environment, numbers[0], store) if numbers else None
-        last = self._episode(environment, numbers[-1], store) if len(numbers) > 1 else None
-        return EpisodePair(environment=environment, first=first, last=last)
+        pairs = []
+        for name in [one.name for one in self._federation.spec.environments[:MOST_PAIRS]]:
+            own = [entry.number for entry in rounds if name in entry.parts]
+            numbers = own or [entry.number for entry in rounds if entry.number]
+            store = private.get(name)
+            first = self._episode(name, numbers[0], store) if numbers else None
+            last = self._episode(name, numbers[-1], store) if len(numbers) > 1 else None
+            if first or last:
+                pairs.append(EpisodePair(environment=name, first=first, last=last))
+        return tuple(pairs)
 
     def _episode(
         self, environment: str, round_: int, store: ObjectStore | None
@@ -228,7 +223,7 @@ class _Collector:
         if head is None:
             return None
         program = shards.read_version(head)
-        self._programs.update({("experience", program)} if program else set())
+        self.programs.update({("experience", program)} if program else set())
         episode = shards.read_first_episode(head, round_)
         if episode is None:
             why = f"no episode of shard {round_} could be read"

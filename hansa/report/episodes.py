@@ -31,8 +31,7 @@ def _note_missing(data: ReportData) -> Html | None:
     if missing <= 0:
         return None
     others = pluralize(missing, "more environment")
-    text = f"No episodes are shown of {others}."
-    return tag("p", text, class_="hint")
+    return tag("p", f"No episodes are shown of {others}.", class_="hint")
 
 
 def _pair(data: ReportData, pair: EpisodePair) -> Html:

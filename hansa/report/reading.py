@@ -1,6 +1,5 @@
 """Reading for a report: what is missing, denied or garbled becomes a note and never an error."""
 
-import json
 import math
 from collections.abc import Callable
 from itertools import islice
@@ -111,12 +110,3 @@ def parse_seconds(value: Any) -> dict[str, float]:
     phases = islice(value.items(), MOST_PHASES)
     known = {str(phase)[:40]: parse_number(given) for phase, given in phases}
     return {p: given for p, given in known.items() if given is not None and 0 <= given <= 1e9}
-
-
-def parse_object(line: bytes) -> dict[str, Any] | None:
-    """The JSON object of one line, or None."""
-    try:
-        given = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return given if isinstance(given, dict) else None

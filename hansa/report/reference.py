@@ -31,11 +31,7 @@ def render_adapter(data: ReportData) -> Section | None:
     if last is None:
         return None
     where = data.adapter or strip_credentials(last.uri)
-    fetch = None
-    if not data.adapter:
-        fetch = tag(
-            "p", tag("code", "hansa pull"), " copies it to a folder; name that folder below."
-        )
+    fetch = " copies it to a folder; name that folder below."
     return section(
         "adapter",
         "Use the adapter",
@@ -44,7 +40,7 @@ def render_adapter(data: ReportData) -> Section | None:
             f"The adapter of round {last.round} is an ordinary PEFT folder: ",
             tag("code", where, class_="path", data_figure="adapter", data_sha256=last.sha256),
         ),
-        fetch,
+        None if data.adapter else tag("p", tag("code", "hansa pull"), fetch),
         tag("pre", tag("code", build_snippet(data)), tabindex=0, aria_label="Python that loads it"),
     )
 

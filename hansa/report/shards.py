@@ -6,7 +6,8 @@ from typing import Any
 
 import zstandard
 
-from hansa.report.reading import parse_number, parse_object
+from hansa.core.canonical import parse_object
+from hansa.report.reading import parse_number
 from hansa.report.run_facts import EpisodeMessage, ShownEpisode
 
 HEAD_BYTES = 1 << 20

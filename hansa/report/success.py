@@ -131,12 +131,8 @@ def draw_environment_legend(data: ReportData, bold: str = "") -> Html:
     """Names of the lines that show environments, and of the bold one where there is one."""
     entries: list[tuple[str, str, int | None]] = [(bold, "mean", 0)] if bold else []
     if len(data.environments) > MOST_LINES:
-        return legend(
-            [
-                *entries,
-                (f"each of {pluralize(len(data.environments), 'environment')}", "faint", None),
-            ]
-        )
+        each = f"each of {pluralize(len(data.environments), 'environment')}"
+        return legend([*entries, (each, "faint", None)])
     return legend([*entries, *((name, *choose_tone(data, name)) for name in data.environments)])
 
 

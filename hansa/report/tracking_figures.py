@@ -7,6 +7,7 @@ from typing import Any
 
 from hansa.api.constants import ANSWERED
 from hansa.api.status import EnvironmentStatus, Federation, HistoryEntry, RoundSettings
+from hansa.core.stats import average
 from hansa.report.run_facts import EnvironmentRound, Round
 from hansa.report.run_settings import flatten_settings, flatten_world, shorten_value
 from hansa.tracking.record import Point, Record, State, TrackedRun
@@ -48,19 +49,14 @@ def build_record(
         _build_silo_run(federation, identity, each.name, rounds, times)
         for each in sorted(federation.spec.environments, key=lambda each: each.name)
     )
+    ended: State = "finished" if status.phase == "Succeeded" else "failed"
     return Record(
         federation=parent,
         silos=tuple(silos),
-        state=_state(federation, is_over=is_over),
+        state=ended if is_over else "running",
         started_at=started,
         ended_at=max(closed, default=None) if is_over else None,
     )
-
-
-def _state(federation: Federation, *, is_over: bool) -> State:
-    if not is_over:
-        return "running"
-    return "finished" if federation.status.phase == "Succeeded" else "failed"
 
 
 def _parameters(federation: Federation) -> dict[str, str]:
@@ -119,12 +115,13 @@ def _list_federation_figures(
     wanted = [each.name for each in federation.spec.environments]
     for entry in federation.status.history:
         for metric in ("success", "validation", "own"):
-            yield metric, entry.round, _mean(getattr(entry, metric), wanted)
+            yield metric, entry.round, average(getattr(entry, metric), wanted)
         members, _, of = entry.updates.partition("/")
         yield "updates", entry.round, members
         yield "environments", entry.round, of
         yield "serverStep", entry.round, entry.server_step
-        yield "seconds", entry.round, _seconds(entry.opened_at, entry.closed_at)
+        if entry.opened_at and entry.closed_at:
+            yield "seconds", entry.round, (entry.closed_at - entry.opened_at).total_seconds()
         if entry.probes:
             for name, share in entry.probes.violations.items():
                 yield f"violations.{name}", entry.round, share
@@ -135,17 +132,6 @@ def _list_federation_figures(
         yield "adapterBytes", each.number, each.adapter_bytes
         for phase, seconds in each.seconds.items():
             yield f"seconds.{phase}", each.number, seconds
-
-
-def _mean(ratios: Mapping[str, float], wanted: Sequence[str]) -> float | None:
-    """Over all environments, as the status does it: a mean of some would change once more."""
-    if any(name not in ratios for name in wanted):
-        return None
-    return sum(ratios[name] for name in wanted) / len(wanted)
-
-
-def _seconds(since: datetime | None, until: datetime | None) -> float | None:
-    return (until - since).total_seconds() if since and until else None
 
 
 # -- one silo -------------------------------------------------------------------------------------

@@ -49,20 +49,16 @@ def render_experience(data: ReportData) -> Section:
     explored = _shares(data, "explored", "succeeded", label)
     label = "Experience of all environments per round, trained on and not."
     grown = _shares(data, "experience", "kept", label)
+    ended = legend([("successful", "p2", None), ("not successful", "p5", None)])
+    used = legend([("trained on", "p2", None), ("not used", "p5", None)])
     return section(
         "experience",
         "Experience",
         tag("p", _write_kept_sentence(data), class_="lead"),
         tag(
             "div",
-            figure(
-                "Episodes explored", explored, _draw_two_part_legend("successful", "not successful")
-            ),
-            figure(
-                "Experience, in trajectories",
-                grown,
-                _draw_two_part_legend("trained on", "not used"),
-            ),
+            figure("Episodes explored", explored, ended),
+            figure("Experience, in trajectories", grown, used),
             figure("Trained on, by environment", kept, draw_environment_legend(data)),
             class_="panels",
         ),
@@ -105,10 +101,6 @@ def _shares(data: ReportData, whole_of: str, part_of: str, label: str) -> Html:
         layers = (float(some), float(everything - some))
         bars.append(Column(round=entry.number, layers=layers, title=title))
     return draw_columns(bars, ("p2", "p5"), label=label, height=170, show=format_count)
-
-
-def _draw_two_part_legend(below: str, above: str) -> Html:
-    return legend([(below, "p2", None), (above, "p5", None)])
 
 
 def _experience_table(data: ReportData) -> Html:

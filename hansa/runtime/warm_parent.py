@@ -67,7 +67,7 @@ def _handle_message(
     if "stop" in message:
         for pid, name in children.items():
             if name == message["stop"]:
-                os.kill(pid, signal.SIGTERM if not message.get("hard") else signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
         return
     name = str(message["start"])
     parent = os.getpid()

@@ -34,19 +34,15 @@ class ObjectStore(Protocol):
 
     def get(self, key: str) -> bytes:
         """All bytes of an object."""
-        ...
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """Bytes start to start + length of an object; fewer at its end."""
-        ...
 
     def size(self, key: str) -> int:
         """Length of an object in bytes."""
-        ...
 
     def put_if_absent(self, key: str, data: bytes) -> None:
         """Write an object once; Precondition when it exists already."""
-        ...
 
     def download(self, key: str, path: Path | None, size: int, watch: Watch | None = None) -> str:
         """Copy an object into a file, a little at a time; the sha256 of the bytes that came.
@@ -55,19 +51,15 @@ class ObjectStore(Protocol):
         bytes while they are in the processor's cache. Without a path they are neither stored nor
         hashed, and the digest is empty.
         """
-        ...
 
     def upload_if_absent(self, key: str, path: Path) -> str:
         """Write a file as an object once; its sha256. Precondition when it exists already."""
-        ...
 
     def list(self, prefix: str) -> Iterator[str]:
         """Keys below a prefix, sorted."""
-        ...
 
     def remove(self, key: str) -> None:
         """Delete an object that nothing reads, or that is absent; results are never deleted."""
-        ...
 
 
 class ForwardingStore:

@@ -7,6 +7,7 @@ sizes of the plain files, so that all checks work as without sealing.
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -20,6 +21,7 @@ from hansa.core.errors import (
     Precondition,
     UnsealError,
 )
+from hansa.core.files import explain_os_errors
 from hansa.crypto import sealing
 from hansa.crypto.sealing import OpeningKey, Unsealer
 from hansa.store.base import ForwardingStore, ObjectStore, RedirectingStore, Watch
@@ -102,39 +104,33 @@ class UnsealingStore(ForwardingStore):
         return sealing.is_sealed(self._store.get_range(key, 0, sealing.HEAD))
 
 
+@dataclass
 class _UnsealingCopy:
     """Gets the bytes of a sealed object, and writes its content."""
 
-    def __init__(
-        self,
-        opening: Sequence[OpeningKey],
-        key: str,
-        sealed: int,
-        file: BinaryIO | None,
-        watch: Watch | None,
-    ) -> None:
-        self._given = (opening, key, sealed)
-        self._file = file
-        self._watch = watch
-        self._begin()
+    keys: Sequence[OpeningKey]
+    key: str
+    sealed: int
+    file: BinaryIO | None
+    watch: Watch | None
 
-    def _begin(self) -> None:
+    def __post_init__(self) -> None:
         self.size = 0
         self.digest = hashlib.sha256()
-        self._opening = Unsealer(*self._given)
-        if self._file:
-            self._file.seek(0)
-            self._file.truncate()
+        self._opening = Unsealer(self.keys, self.key, self.sealed)
+        if self.file:
+            self.file.seek(0)
+            self.file.truncate()
 
     def __call__(self, begin: int, piece: bytes) -> None:
         if begin == 0:  # the first try, or a retry
-            self._begin()
+            self.__post_init__()
         for plain in self._opening.feed(piece):
-            if self._watch:
-                self._watch(self.size, plain)
-            if self._file:
+            if self.watch:
+                self.watch(self.size, plain)
+            if self.file:
                 self.digest.update(plain)
-            self.size += self._file.write(plain) if self._file else len(plain)
+            self.size += self.file.write(plain) if self.file else len(plain)
 
 
 class SealingStore(RedirectingStore):
@@ -263,9 +259,7 @@ def read_keys_from(environ: Mapping[str, str], variable: str, which: str) -> lis
 
 def read_opening_keys(path: Path, where: str) -> list[OpeningKey]:
     """The private keys of a file; InputError, which names the field, where it holds none."""
-    try:
-        with path.open("rb") as file:
-            pem = file.read(LONGEST)
-    except OSError as error:
-        raise InputError(f"{where}: {path}: {error.strerror}") from None
-    return sealing.read_keys(pem, f"{where}: {path}")
+    named = f"{where}: {path}"
+    with explain_os_errors(named), path.open("rb") as file:
+        pem = file.read(LONGEST)
+    return sealing.read_keys(pem, named)

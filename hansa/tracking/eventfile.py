@@ -72,7 +72,9 @@ def _merge_events(path: Path, file: Any, events: list[bytes]) -> None:
     records = list(_read_records(content))
     whole = sum(len(_frame_record(data)) for data in records)
     known = {_parse_key(data): data for data in records}
-    wanted = {_parse_key(data): data for data in [_encode_header(), *events]}
+    version = _encode_bytes(3, _VERSION.encode())
+    header = _encode_field(1, _DOUBLE, struct.pack("<d", 0.0)) + version
+    wanted = {_parse_key(data): data for data in [header, *events]}
     # The first 9 bytes of an event are its time, which may differ.
     if any(key in known and known[key][9:] != wanted[key][9:] for key in wanted):
         replace_file(path, b"".join(map(_frame_record, {**known, **wanted}.values())))
@@ -82,10 +84,6 @@ def _merge_events(path: Path, file: Any, events: list[bytes]) -> None:
     file.write(b"".join(_frame_record(data) for key, data in wanted.items() if key not in known))
     file.flush()
     os.fsync(file.fileno())
-
-
-def _encode_header() -> bytes:
-    return _encode_field(1, _DOUBLE, struct.pack("<d", 0.0)) + _encode_bytes(3, _VERSION.encode())
 
 
 # -- records --------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from hansa.core.errors import InputError
 from hansa.tracking.base import Destination, Tracker
 from hansa.tracking.http import TrackingServer
-from hansa.tracking.record import Point, Record, TrackedRun
+from hansa.tracking.record import Record, TrackedRun
 
 DEFAULT_EXPERIMENT = "hansa"
 TAG_RUN = "hansa.run"
@@ -99,23 +99,18 @@ class MLflow(Tracker):
                 "order_by": ["attributes.start_time ASC"],
                 "max_results": 1,
             }
-            stored = self._server.post(_ROOT + "runs/search", asked).get("runs") or [
-                self._create_run(experiment, run, record, tags)
-            ]
+            stored = self._server.post(_ROOT + "runs/search", asked).get("runs")
+            if not stored:
+                document = {
+                    "experiment_id": experiment,
+                    "run_name": run.name,
+                    "start_time": _to_milliseconds(record.started_at),
+                    # Its identity from the start: after a kill the next export finds it.
+                    "tags": _to_pairs({TAG_RUN: run.key, **tags}),
+                }
+                stored = [self._server.post(_ROOT + "runs/create", document)["run"]]
             self._runs[run.key] = _Run(self._server, stored[0])
         return self._runs[run.key]
-
-    def _create_run(
-        self, experiment: str, run: TrackedRun, record: Record, tags: Mapping[str, str]
-    ) -> Any:
-        """With its identity from the start: after a kill the next export finds it."""
-        document = {
-            "experiment_id": experiment,
-            "run_name": run.name,
-            "start_time": _to_milliseconds(record.started_at),
-            "tags": _to_pairs({TAG_RUN: run.key, **tags}),
-        }
-        return self._server.post(_ROOT + "runs/create", document)["run"]
 
 
 class _Run:
@@ -134,7 +129,16 @@ class _Run:
     def write(self, run: TrackedRun) -> None:
         """Send what is not there yet."""
         new = [p for p in run.points if (p.metric, p.step) not in self._points]
-        self._log("metrics", [_format_metric(point) for point in new], MOST_METRICS)
+        metrics = [
+            {
+                "key": p.metric,
+                "value": p.value,
+                "step": p.step,
+                "timestamp": _to_milliseconds(p.time),
+            }
+            for p in new
+        ]
+        self._log("metrics", metrics, MOST_METRICS)
         self._points |= {(point.metric, point.step) for point in new}
         missing = {k: v for k, v in run.parameters.items() if k not in self._parameters}
         self._log("params", _to_pairs(missing))
@@ -182,15 +186,6 @@ class _Run:
             token = (page or {}).get("next_page_token") or ""
             if not token:
                 return
-
-
-def _format_metric(point: Point) -> dict[str, Any]:
-    return {
-        "key": point.metric,
-        "value": point.value,
-        "step": point.step,
-        "timestamp": _to_milliseconds(point.time),
-    }
 
 
 def _to_milliseconds(moment: datetime | None) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hansa.core.errors import InputError
-from hansa.core.files import replace_file
+from hansa.core.files import explain_os_errors, replace_file
 from hansa.tracking.base import Destination, Tracker
 from hansa.tracking.record import Point, Record, TrackedRun
 
@@ -36,11 +36,9 @@ class WandB(Tracker):
 
     def write(self, record: Record) -> None:
         """Write the runs that differ from what is there."""
-        try:
+        with explain_os_errors(f"--out: got {self._out}"):
             self._out.mkdir(parents=True, exist_ok=True)
             self._write(record)
-        except OSError as error:
-            raise InputError(f"--out: got {self._out}: {error.strerror or error}") from None
 
     def _write(self, record: Record) -> None:
         path = self._out / _STATE.format(record.federation.key)

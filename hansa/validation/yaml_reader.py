@@ -6,7 +6,6 @@ nodes, a loop, or ten thousand nested brackets are refused early.
 
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +19,8 @@ MAX_NODES = 100_000
 
 _BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG = "tag:yaml.org,2002:"
-_PLAIN_TAGS = {f"{_TAG}{kind}" for kind in ("str", "int", "float", "bool", "null", "map", "seq")}
+_KINDS = ("str", "int", "float", "bool", "null", "map", "seq")
+_PLAIN_TAGS = {None, "!", *(f"{_TAG}{kind}" for kind in _KINDS)}
 _FLOAT = re.compile(r"^[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?$")
 
 
@@ -51,7 +51,12 @@ def parse(text: str, where: str) -> list[Any]:
         _measure(text, where)
         loader = _Loader(text)
         try:
-            return list(_construct_documents(loader, where))
+            documents = []
+            while loader.check_node():
+                node = loader.get_node()
+                _check_nodes(node, where)
+                documents.append(loader.construct_document(node))
+            return [data for data in documents if data is not None]
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
@@ -63,15 +68,6 @@ def parse(text: str, where: str) -> list[Any]:
         ) from None
     except (yaml.YAMLError, ValueError, LookupError, ArithmeticError, RecursionError) as error:
         raise InputError(f"{where}: got YAML that cannot be read ({shorten(error, 120)})") from None
-
-
-def _construct_documents(loader: Any, where: str) -> Iterator[Any]:
-    while loader.check_node():
-        node = loader.get_node()
-        _check_nodes(node, where)
-        data = loader.construct_document(node)
-        if data is not None:
-            yield data
 
 
 def _describe_error(error: yaml.MarkedYAMLError) -> str:
@@ -88,16 +84,13 @@ def _measure(text: str, where: str) -> None:
         while loader.check_event():
             event = loader.get_event()
             at = f"{where}: line {event.start_mark.line + 1}"
-            _check_tag(event, at)
+            tag = getattr(event, "tag", None)
+            if tag not in _PLAIN_TAGS:
+                shown = shorten(tag, 120)
+                raise InputError(f"{at}: got the tag {shown}, expected plain YAML without tags")
             _count(event, measure, at)
     finally:
         loader.dispose()
-
-
-def _check_tag(event: Any, at: str) -> None:
-    tag = getattr(event, "tag", None)
-    if tag is not None and tag != "!" and tag not in _PLAIN_TAGS:
-        raise InputError(f"{at}: got the tag {shorten(tag, 120)}, expected plain YAML without tags")
 
 
 def _count(event: Any, measure: _Measure, at: str) -> None:

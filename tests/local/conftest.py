@@ -35,8 +35,7 @@ def mount(tmp_path: Path) -> Iterator[Callable[..., Path]]:
 def in_one_place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of the small federation with one round, which nothing disturbed."""
     folder = tmp_path_factory.mktemp("in-one-place")
-    with small.Run(small.write_manifest(folder, rounds=1), folder / "run") as run:
-        run.finish()
+    small.finish(small.write_manifest(folder, rounds=1), folder / "run")
     return folder
 
 

@@ -17,8 +17,7 @@ def finished(tmp_path_factory):
     """A run whose adapter was measured on enough tasks to mean something."""
     folder = tmp_path_factory.mktemp("outside")
     manifest = small.write_manifest(folder, rounds=1, evaluation={"tasks": TASKS})
-    with small.Run(manifest, folder / "run") as run:
-        run.finish()
+    small.finish(manifest, folder / "run")
     return folder / "run"
 
 

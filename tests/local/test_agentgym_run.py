@@ -15,17 +15,8 @@ pytestmark = pytest.mark.slow
 
 def write(folder: Path, url: str, **changes: Any) -> Path:
     options = {"environment": "maze", "url": url, "prompt": "none", "start_timeout_seconds": 2}
-    return small.write_manifest(
-        folder,
-        rounds=1,
-        experience={"demonstrations": 0},
-        exploration={"tasksPerRound": 12, "batchEpisodes": 8, **changes},
-        participation={"retries": 0},
-        environments=[
-            {"name": "maze", "world": "maze", "options": {"map": "generated", "max_turns": 4}},
-            {"name": "gym", "world": "agentgym", "options": options},
-        ],
-    )
+    gym = {"name": "gym", "world": "agentgym", "options": options}
+    return small.write_beside_maze(folder, gym, **changes)
 
 
 def test_episodes_whose_answers_were_lost_are_left_out_and_the_round_goes_on(
@@ -35,8 +26,7 @@ def test_episodes_whose_answers_were_lost_are_left_out_and_the_round_goes_on(
     with serving("maze") as server:
         server.fail("/maze/step", "drop", "no", "half", "no", "status 500", "huge")
         manifest = write(tmp_path, server.url, maxBrokenEpisodes=0.5)
-        with small.Run(manifest, out, "--embedded-store") as run:
-            run.finish()
+        small.finish(manifest, out, "--embedded-store")
         opened = server.games[0].opened
         assert 1 < opened < 40
         assert server.paths().count("/maze/reset") >= 12

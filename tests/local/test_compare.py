@@ -14,6 +14,7 @@ from hansa.api.bucket_documents import sum_tallies
 from hansa.compare import cluster, comparison, scoring
 from hansa.compare.comparison import CheckedComparison, Run
 from hansa.compare.results import RunResult
+from hansa.local.loop import open_embedded, use_embedded
 from hansa.local.results import open_store
 from hansa.local.rundir import RunDir
 from hansa.store.base import ObjectStore
@@ -243,7 +244,8 @@ def test_a_store_that_dies_while_adapters_are_scored_comes_back(tmp_path: Path) 
     wanted = comparison.read(write_comparison(tmp_path, methods=["pre-trained"], seeds=[1]))
     folder = RunDir(tmp_path / "run")
     folder.prepare()
-    with scoring.open_run_store(wanted.runs[0], folder) as store:
+    spec = use_embedded(wanted.runs[0].federation)
+    with folder.lock(), open_embedded(folder, spec) as store:
         first = store.pid
         assert first
         kill(first)

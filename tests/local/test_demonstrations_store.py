@@ -2,14 +2,13 @@
 
 import pytest
 
-from hansa.api.assignment import Assignment
 from hansa.api.bucket_documents import sha256
-from hansa.api.status import RoundSettings
 from hansa.core.errors import PermanentError
 from hansa.local.objectstore import RUNNER, LocalStore
 from hansa.store.s3 import S3Store
 from hansa_client.experience import agentgym_format, demonstrations
 from hansa_client.experience.agentgym_format import Conversation, ConversationTurn
+from tests.unit.hansa_client.rounds import make_assignment
 
 TALK = Conversation(
     "maze_1",
@@ -17,24 +16,9 @@ TALK = Conversation(
 )
 
 
-def make_assignment(weed: LocalStore, source: str) -> Assignment:
-    return Assignment.model_validate(
-        {
-            "role": "client",
-            "federation": "fed",
-            "seed": 7,
-            "model": {},
-            "adapter": {},
-            "round": 1,
-            "start": {},
-            "settings": RoundSettings(),
-            "storage": weed.s3,
-            "environments": ["maze"],
-            "environment": "maze",
-            "world": "maze",
-            "demonstrations_from": source,
-        }
-    )
+def read(weed: LocalStore, source: str) -> demonstrations.DemonstrationFile | None:
+    assignment = make_assignment(storage=weed.s3, demonstrations_from=source)
+    return demonstrations.read(assignment, weed.store())
 
 
 @pytest.fixture
@@ -51,12 +35,12 @@ def test_a_file_in_another_bucket_is_read_with_the_silos_credentials(as_owner: L
     data = agentgym_format.write([TALK])
     silo.put_if_absent("shown/maze.jsonl", data)
     source = "s3://silo-data/shown/maze.jsonl"
-    file = demonstrations.read(make_assignment(as_owner, source), as_owner.store())
+    file = read(as_owner, source)
     assert file
     assert file.conversations == [TALK]
     assert file.to_inputs() == {"demonstrationsFrom": source, "demonstrationsSha256": sha256(data)}
     with pytest.raises(PermanentError, match="which does not exist"):
-        demonstrations.read(make_assignment(as_owner, f"{source}.gz"), as_owner.store())
+        read(as_owner, f"{source}.gz")
 
 
 def test_a_file_that_the_credentials_do_not_reach_is_told_by_its_field(
@@ -64,4 +48,4 @@ def test_a_file_that_the_credentials_do_not_reach_is_told_by_its_field(
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
     with pytest.raises(PermanentError, match=r"^spec.environments\[maze\].*may not read"):
-        demonstrations.read(make_assignment(as_owner, "s3://other-data/a.jsonl"), as_owner.store())
+        read(as_owner, "s3://other-data/a.jsonl")

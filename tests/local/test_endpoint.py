@@ -57,8 +57,7 @@ def test_two_silos_evolve_by_hansa_serve_and_only_clients_have_its_key(tmp_path:
         given = {"url": url, "adapterFolder": str(offered)}
         both = dict.fromkeys(small.ENVIRONMENTS, given)
         manifest = small.write_manifest(tmp_path, environments=environments(**both), **spec())
-        with small.Run(manifest, tmp_path / "run", **{ENV_API_KEY: KEY}) as run:
-            run.finish()
+        run = small.finish(manifest, tmp_path / "run", **{ENV_API_KEY: KEY})
         assert list(offered.iterdir()) == []
     status = small.status(run.out)
     assert status["phase"] == "Succeeded" and status["completed"] == 2
@@ -129,8 +128,7 @@ def test_wrong_adapters_and_storms_are_told_and_the_round_goes_on(tmp_path: Path
         )
         settings = spec(rounds=1, minimumUpdates=1, retries=0)
         manifest = small.write_manifest(tmp_path, environments=silos, **settings)
-        with small.Run(manifest, tmp_path / "run") as run:
-            run.finish()
+        run = small.finish(manifest, tmp_path / "run")
     assert rounds(run) == [(1, "aggregated", "1/3")]
     assert "did not say which adapter it serves (HTTP 429" in log_of(run, "small-r1-maze-a1")
     said = log_of(run, "small-r1-wrong-a1")

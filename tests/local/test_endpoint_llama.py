@@ -35,8 +35,7 @@ def run_with(tmp_path: Path, model: Path, file: Path, **changes: Any) -> small.R
             **changes,
         }
         manifest = small.write_manifest(tmp_path, **settings)
-        with small.Run(manifest, tmp_path / "run") as run:
-            run.finish()
+        run = small.finish(manifest, tmp_path / "run")
     for round_ in range(1, changes.get("rounds", 2) + 1):
         log = (run.out / f"jobs/small-r{round_}-maze-a1/log.txt").read_text()
         assert f"engine={url}" in log and "episodes_dropped" not in log, log

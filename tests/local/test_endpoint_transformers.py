@@ -42,8 +42,7 @@ def test_two_silos_play_a_round_by_one_server(tmp_path: Path) -> None:
             evaluation={"tasks": 2},
             environments=[{**each, "endpoint": endpoint} for each in small.SPEC["environments"]],
         )
-        with small.Run(manifest, tmp_path / "run") as run:
-            run.finish()
+        run = small.finish(manifest, tmp_path / "run")
     (_, round_) = small.status(run.out)["history"]
     assert round_["updates"] == "2/2" and set(round_["success"]) == set(small.ENVIRONMENTS)
     for environment in small.ENVIRONMENTS:

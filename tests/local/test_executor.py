@@ -11,6 +11,7 @@ import pytest
 
 from hansa.api.assignment import ENV_MODEL_CACHE, ClientReport, Role
 from hansa.api.endpoint import ENV_API_KEY
+from hansa.api.jobs import JobRequest
 from hansa.local import executor as executors
 from hansa.local.executor import LocalExecutor
 from hansa.runtime.capacity import Capacity, measure
@@ -45,6 +46,22 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
         yield made
 
 
+@pytest.fixture
+def hanging(make: Make) -> LocalExecutor:
+    """With one Job at work that does not end."""
+    executor = make()
+    executor.create(job("hang"))
+    wait_until_it_hangs(executor, "hang-maze")
+    return executor
+
+
+def read_log(executor: LocalExecutor, request: JobRequest) -> str:
+    """What a Job has said, once it has ended."""
+    executor.create(request)
+    wait(executor, request.name)
+    return (executor.folder(request.name) / "log.txt").read_text()
+
+
 def test_a_job_that_answers_has_succeeded_with_its_report(make: Make) -> None:
     executor = make()
     executor.create(job("answer"))
@@ -77,11 +94,7 @@ def test_the_key_of_an_endpoint_reaches_clients_alone(
     make: Make, monkeypatch: pytest.MonkeyPatch, role: Role, key: str
 ) -> None:
     monkeypatch.setenv(ENV_API_KEY, "of-the-user")
-    executor = make()
-    request = replace(job("answer"), role=role)
-    executor.create(request)
-    wait(executor, request.name)
-    assert f"key {key}\n" in (executor.folder(request.name) / "log.txt").read_text()
+    assert f"key {key}\n" in read_log(make(), replace(job("answer"), role=role))
 
 
 def test_creating_a_job_twice_is_creating_it_once(make: Make, tmp_path: Path) -> None:
@@ -115,30 +128,24 @@ def test_no_more_jobs_run_than_there_are_slots(make: Make) -> None:
     assert [seen.name for seen in executor.observe()] == ["answer-maze"]
 
 
-def test_a_deleted_job_has_no_process_left(make: Make, tmp_path: Path) -> None:
-    executor = make()
-    executor.create(job("hang"))
-    wait_until_it_hangs(executor, "hang-maze")
+def test_a_deleted_job_has_no_process_left(hanging: LocalExecutor, tmp_path: Path) -> None:
     pid = pid_of(tmp_path, "hang-maze")
     assert pid and not processes.is_gone(pid)
-    executor.delete("hang-maze")
+    hanging.delete("hang-maze")
     until(lambda: processes.is_gone(pid), "the Job to end")
-    assert executor.observe() == []
+    assert hanging.observe() == []
 
 
 def test_jobs_of_a_killed_warm_process_are_disrupted_and_the_next_ones_run(
-    make: Make, tmp_path: Path
+    hanging: LocalExecutor, tmp_path: Path
 ) -> None:
-    executor = make()
-    executor.create(job("hang"))
-    wait_until_it_hangs(executor, "hang-maze")
     pid = pid_of(tmp_path, "hang-maze")
     processes.kill(processes.parent(pid))
-    (failed,) = wait(executor, "hang-maze")
+    (failed,) = wait(hanging, "hang-maze")
     assert (failed.state, failed.reason, failed.exit_code) == ("failed", "Disrupted", None)
     until(lambda: processes.is_gone(pid), "the Job to end with its parent")
-    executor.create(job("answer"))
-    (done,) = wait(executor, "answer-maze")
+    hanging.create(job("answer"))
+    (done,) = wait(hanging, "answer-maze")
     assert done.state == "succeeded"
 
 
@@ -173,15 +180,12 @@ def test_a_job_that_ended_leaves_no_temporary_file(
 
 @pytest.mark.parametrize("given", ["", "/models"])
 def test_models_are_downloaded_for_all_jobs_and_not_into_a_folder_that_goes_with_one(
-    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
+    make: Make, monkeypatch: pytest.MonkeyPatch, given: str
 ) -> None:
     monkeypatch.delenv(ENV_MODEL_CACHE, raising=False)
     if given:
         monkeypatch.setenv(ENV_MODEL_CACHE, given)
-    executor = make()
-    executor.create(job("answer"))
-    wait(executor, "answer-maze")
-    said = (tmp_path / "jobs/answer-maze/log.txt").read_text().splitlines()
+    said = read_log(make(), job("answer")).splitlines()
     (line,) = [each for each in said if each.startswith("models ")]
     usual = f"{tempfile.gettempdir()}/hansa-{os.getuid()}"
     assert line == f"models {given or usual}"
@@ -202,14 +206,11 @@ def scratch(tmp_path: Path) -> list[str]:
     return [found.parent.parent.name for found in tmp_path.glob("jobs/*/tmp/*")]
 
 
-def test_leaving_ends_everything(make: Make, tmp_path: Path) -> None:
-    executor = make()
-    executor.create(job("hang"))
-    wait_until_it_hangs(executor, "hang-maze")
+def test_leaving_ends_everything(hanging: LocalExecutor, tmp_path: Path) -> None:
     assert len(processes.of_run(tmp_path)) > 1
-    executor.__exit__(None, None, None)
+    hanging.__exit__(None, None, None)
     until(lambda: not processes.of_run(tmp_path), "all processes to end")
-    executor._programs.clear()
+    hanging._programs.clear()
 
 
 def test_every_job_has_its_own_credentials_and_none_of_the_users(
@@ -226,13 +227,10 @@ def test_every_job_has_its_own_credentials_and_none_of_the_users(
 
 
 def test_with_a_store_of_their_own_users_credentials_come_through(
-    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of-the-user")
-    executor = make(own_credentials=True)
-    executor.create(job("answer"))
-    wait(executor, "answer-maze")
-    assert "who of-the-user" in (tmp_path / "jobs/answer-maze/log.txt").read_text()
+    assert "who of-the-user" in read_log(make(own_credentials=True), job("answer"))
 
 
 def test_garbled_progress_is_no_progress(make: Make, tmp_path: Path) -> None:

@@ -24,8 +24,7 @@ def reference(tmp_path_factory) -> Path:
     """The same federation by `hansa run` in one place."""
     folder = tmp_path_factory.mktemp("reference")
     manifest = small.write_manifest(folder)
-    with small.Run(manifest, folder / "run") as run:
-        run.finish()
+    small.finish(manifest, folder / "run")
     return folder
 
 

@@ -49,6 +49,13 @@ def place(weed: LocalStore, fresh_prefix: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.fixture
+def store(weed: LocalStore, place: S3) -> ObjectStore:
+    """With the letters of a silo."""
+    correspond(weed.store(), place)
+    return weed.store()
+
+
+@pytest.fixture
 def manifest(place: S3, tmp_path: Path) -> Path:
     federation = make_federation("maze", "wordle", storage={"s3": place.to_json()})
     file = tmp_path / "federation.yaml"
@@ -67,10 +74,10 @@ def shown(lines: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     ]
 
 
+@pytest.mark.usefixtures("store")
 def test_both_logs_of_a_store_are_printed_as_lines(
-    capsys: pytest.CaptureFixture[str], manifest: Path, place: S3, weed: LocalStore
+    capsys: pytest.CaptureFixture[str], manifest: Path
 ) -> None:
-    correspond(weed.store(), place)
     code, lines, err = call(capsys, "maze", "-f", manifest, *KEYS)
     assert (code, err) == (0, "")
     assert shown(lines) == [
@@ -83,10 +90,9 @@ def test_both_logs_of_a_store_are_printed_as_lines(
 
 
 def test_what_is_no_letter_is_named_with_its_meaning(
-    capsys: pytest.CaptureFixture[str], manifest: Path, place: S3, weed: LocalStore
+    capsys: pytest.CaptureFixture[str], manifest: Path, place: S3, store: ObjectStore
 ) -> None:
-    correspond(weed.store(), place)
-    weed.store().put_if_absent(bucket_keys.answer(place.prefix, "maze", 3), b"\x1b[2J")
+    store.put_if_absent(bucket_keys.answer(place.prefix, "maze", 3), b"\x1b[2J")
     code, lines, err = call(capsys, "maze", "-f", manifest, *KEYS)
     assert code == 1
     assert lines[-1] == {
@@ -98,22 +104,14 @@ def test_what_is_no_letter_is_named_with_its_meaning(
     assert "1 of 4 objects are no letters, or break the chain" in err
 
 
+@pytest.mark.usefixtures("store")
 def test_letters_by_another_key_are_not_believed(
-    capsys: pytest.CaptureFixture[str], manifest: Path, place: S3, weed: LocalStore
+    capsys: pytest.CaptureFixture[str], manifest: Path
 ) -> None:
-    correspond(weed.store(), place)
     other = ("--orders-key", COORDINATOR.public, "--answers-key", THIEF.public)
     code, lines, _ = call(capsys, "maze", "-f", manifest, *other)
     assert code == 1
     assert shown(lines)[1:] == [("answers", n, "unknown-key") for n in (1, 2)]
-
-
-def test_a_federation_without_letters_has_nothing_signed(
-    capsys: pytest.CaptureFixture[str], manifest: Path
-) -> None:
-    code, lines, err = call(capsys, "wordle", "-f", manifest, *KEYS)
-    assert (code, lines) == (0, [])
-    assert "nothing is signed here" in err
 
 
 def test_the_letters_of_a_run_are_read_from_its_folder(
@@ -154,17 +152,31 @@ def test_a_command_line_that_does_not_fit_is_refused(
     assert sentence in err
 
 
-def test_a_silo_that_there_is_not_is_refused(
-    capsys: pytest.CaptureFixture[str], manifest: Path
+@pytest.mark.parametrize(
+    "arguments, expected, sentence",
+    [
+        pytest.param(("wordle", *KEYS), 0, "nothing is signed here", id="without letters"),
+        pytest.param(
+            ("mase", *KEYS),
+            2,
+            "ENVIRONMENT: got 'mase', expected maze or wordle",
+            id="a silo that there is not",
+        ),
+        pytest.param(
+            ("maze",),
+            2,
+            "--orders-key: got none, and the manifest names no publicKeys for maze",
+            id="without a key nothing is believed",
+        ),
+    ],
+)
+def test_where_there_is_no_letter_to_read_it_says_why(
+    capsys: pytest.CaptureFixture[str],
+    manifest: Path,
+    arguments: tuple[str, ...],
+    expected: int,
+    sentence: str,
 ) -> None:
-    code, _, err = call(capsys, "mase", "-f", manifest, *KEYS)
-    assert code == 2
-    assert "ENVIRONMENT: got 'mase', expected maze or wordle" in err
-
-
-def test_without_a_key_nothing_is_believed_and_the_sentence_says_which_is_missing(
-    capsys: pytest.CaptureFixture[str], manifest: Path
-) -> None:
-    code, lines, err = call(capsys, "maze", "-f", manifest)
-    assert (code, lines) == (2, [])
-    assert "--orders-key: got none, and the manifest names no publicKeys for maze" in err
+    code, lines, err = call(capsys, *arguments, "-f", manifest)
+    assert (code, lines) == (expected, [])
+    assert sentence in err

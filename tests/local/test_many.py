@@ -34,8 +34,7 @@ def test_a_federation_of_36_environments_aggregates_every_round(
     environments = [{**maze, "name": f"maze-{index:02d}"} for index in range(COUNT)]
     manifest = small.write_manifest(tmp_path, rounds=rounds, **CHEAPEST, environments=environments)
     out = tmp_path / "run"
-    with small.Run(manifest, out) as run:
-        run.finish()
+    small.finish(manifest, out)
     history = small.status(out)["history"]
     assert [entry["outcome"] for entry in history] == ["base", *["aggregated"] * rounds]
     assert [entry["updates"] for entry in history[1:]] == [f"{COUNT}/{COUNT}"] * rounds

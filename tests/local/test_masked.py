@@ -42,8 +42,7 @@ def test_nobody_reads_an_update_and_the_sum_is_that_of_all(place: Place) -> None
     with small.Run(manifest, out, *place.options()) as run:
         run.wait_for_phase("train", round_=2)
         run.kill(signal.SIGKILL)
-    with small.Run(manifest, out, *place.options()) as run:
-        run.finish()
+    small.finish(manifest, out, *place.options())
     for round_ in (1, 2):
         expected = place.sum_without_masks(round_, SILOS)
         found = place.merged(round_)
@@ -70,8 +69,7 @@ def test_a_silo_that_drops_out_is_left_out_and_the_others_mask_again(place: Plac
     with small.Run(manifest, out, *place.options()) as run:
         until(lambda: "MaskAgain" in run.events or run.process.poll(), "the others to mask again")
         run.kill(signal.SIGKILL)
-    with small.Run(manifest, out, *place.options()) as run:
-        run.finish()
+    run = small.finish(manifest, out, *place.options())
     assert small.status(out)["history"][1]["updates"] == "3/4"
     assert "d dropped out; the other 3 silos mask their updates again" in run.events
     assert place.document(bucket_keys.claim(small.NAME, "d", 1, 0))["tombstone"] is True
@@ -93,8 +91,7 @@ def test_one_that_is_shut_out_while_it_masks_again_sends_nothing_and_is_left_out
     silos = [place.silo(name, **(GONE if name == "d" else {})) for name in EVERYBODY]
     manifest, out = place.manifest(*silos), place.folder / "run"
     claims.put_claim(place.exchange.store(), small.NAME, "c", 1, 1, TOMBSTONE)
-    with small.Run(manifest, out, *place.options()) as run:
-        run.finish()
+    run = small.finish(manifest, out, *place.options())
     assert small.status(out)["history"][1]["updates"] == "3/5"
     assert run.events.count("MaskAgain") == 2
     assert "masked-1.bin" not in " ".join(place.updates("c"))

@@ -8,7 +8,6 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from hansa.local.objectstore import RUNNER, LocalStore
 from hansa.local.ports import claim_ports, reclaim_ports
 from hansa.store.s3 import Retry
 from tests.conftest import ENVIRONMENTS, PREFIX
-from tests.support.processes import is_gone
+from tests.support.processes import is_gone, until
 
 OWNER = """
 import sys, time
@@ -34,15 +33,6 @@ with LocalStore(Path(sys.argv[1]), ["maze"]) as store:
 """
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-
-
-def until(is_so: Callable[[], bool], seconds: float = 30) -> bool:
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 @pytest.fixture
@@ -144,13 +134,14 @@ def test_acknowledged_objects_survive_kill_9_with_writes_in_flight(tmp_path: Pat
             ]
             for writer in writers:
                 writer.start()
-            assert until(lambda r=round_: sum(f"/{r}-" in key for key in list(kept)) > 10)  # type: ignore[misc]
+            mine = f"/{round_}-"
+            until(lambda mine=mine: sum(mine in key for key in list(kept)) > 10, "some writes")
             assert local.pid is not None
             os.kill(local.pid, signal.SIGKILL)
             stop.set()
             for writer in writers:
                 writer.join()
-            assert until(lambda: not local.alive())
+            until(lambda: not local.alive(), "the server to die")
             assert local.ensure()
             assert not local.ensure()
             assert local.s3.endpoint == address

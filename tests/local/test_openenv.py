@@ -176,24 +176,14 @@ def test_a_world_that_is_gone_leaves_its_session_to_the_next(url: str) -> None:
 
 def write(folder: Path, url: str, **changes: Any) -> Path:
     options = {"url": url, "prompt": "none", "max_turns": 3, "success": 0.5, "retries": 1}
-    return small.write_manifest(
-        folder,
-        rounds=1,
-        experience={"demonstrations": 0},
-        exploration={"tasksPerRound": 12, "batchEpisodes": 8, **changes},
-        participation={"retries": 0},
-        environments=[
-            {"name": "maze", "world": "maze", "options": {"map": "generated", "max_turns": 4}},
-            {"name": "echo", "world": "openenv", "options": {**options, "end_on_success": True}},
-        ],
-    )
+    echo = {"name": "echo", "world": "openenv", "options": {**options, "end_on_success": True}}
+    return small.write_beside_maze(folder, echo, **changes)
 
 
 def federate(folder: Path, url: str, **changes: Any) -> dict[str, Any]:
     """The status of the environment after a run that succeeds."""
     out = folder / "run"
-    with small.Run(write(folder, url, **changes), out, "--embedded-store") as run:
-        run.finish()
+    small.finish(write(folder, url, **changes), out, "--embedded-store")
     status = json.loads(hansa("status", "--out", out, "-o", "json").stdout)["status"]
     assert status["phase"] == "Succeeded"
     assert set(status["history"][-1]["success"]) == {"maze", "echo"}

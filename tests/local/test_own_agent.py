@@ -53,8 +53,7 @@ def running() -> list[str]:
 def test_a_harness_takes_part_in_a_federation_beside_maze(tmp_path: Path) -> None:
     """Some of its episodes change their chat, so that an update is learned from several chats."""
     manifest, out = write(tmp_path, [*HARNESS, "mixed"]), tmp_path / "run"
-    with small.Run(manifest, out, "--embedded-store", **ALLOWED) as run:
-        run.finish()
+    small.finish(manifest, out, "--embedded-store", **ALLOWED)
     assert running() == []
     status = small.status(out)
     assert status["phase"] == "Succeeded"
@@ -98,14 +97,12 @@ def test_a_command_that_nobody_allowed_is_refused_before_anything_runs(tmp_path:
 def test_a_run_that_was_killed_ends_with_the_same_bytes(tmp_path: Path) -> None:
     manifest = write(tmp_path, [*HARNESS, "mixed"])
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    with small.Run(manifest, whole, "--embedded-store", **ALLOWED) as run:
-        run.finish()
+    small.finish(manifest, whole, "--embedded-store", **ALLOWED)
     with small.Run(manifest, killed, "--embedded-store", **ALLOWED) as run:
         run.wait_for_phase("explore")
         run.kill()
     until(lambda: not running(), "harnesses to end with their client")
-    with small.Run(manifest, killed, "--embedded-store", **ALLOWED) as run:
-        run.finish()
+    small.finish(manifest, killed, "--embedded-store", **ALLOWED)
     assert small.adapter(killed) == small.adapter(whole)
 
 
@@ -151,6 +148,5 @@ def test_smolagents_takes_part_in_a_federation_beside_maze(tmp_path: Path) -> No
         exploration={"tasksPerRound": 2, "maxNewTokens": 16},
     )
     allowed = {"HANSA_WORLD_COMMANDS": " ".join(command)}
-    with small.Run(manifest, tmp_path / "run", "--embedded-store", **allowed) as run:
-        run.finish()
+    small.finish(manifest, tmp_path / "run", "--embedded-store", **allowed)
     assert set(small.status(tmp_path / "run")["history"][-1]["success"]) == {"maze", "own"}

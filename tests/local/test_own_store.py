@@ -15,8 +15,7 @@ def finished(weed: LocalStore, tmp_path_factory):
     storage = small.storage(weed, weed.s3.endpoint or "", "own-store")
     manifest = small.write_manifest(folder, rounds=1, storage=storage)
     credentials = small.write_credentials(folder, weed)
-    with small.Run(manifest, folder / "run", "--credentials", credentials) as run:
-        run.finish()
+    small.finish(manifest, folder / "run", "--credentials", credentials)
     return folder / "run", credentials
 
 

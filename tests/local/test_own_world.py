@@ -58,8 +58,7 @@ def test_the_world_takes_part_in_a_federation_beside_maze(
     manifest = shutil.copy(EXAMPLE / "federation.yaml", tmp_path)
     out = tmp_path / "run"
     assert hansa("validate", manifest, **installed).returncode == 0
-    with small.Run(Path(manifest), out, "--embedded-store", **installed) as run:
-        run.finish()
+    small.finish(Path(manifest), out, "--embedded-store", **installed)
     printed = hansa("status", "--out", out, "-o", "json", **installed)
     status = json.loads(printed.stdout)["status"]
     assert status["phase"] == "Succeeded"

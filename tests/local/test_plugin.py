@@ -86,14 +86,8 @@ def manifest(folder: Path, old: str = "", new: str = "") -> Path:
 def test_all_three_keep_the_contract(environment: Environment, tmp_path: Path) -> None:
     """The line of docs/plugins.md."""
     suite = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull)
-    suite += (
-        "--rootdir",
-        str(tmp_path),
-        "-p",
-        "hansa.manifests.contract",
-        "--pyargs",
-        "hansa.manifests.contract",
-    )
+    contract = "hansa.manifests.contract"
+    suite += ("--rootdir", str(tmp_path), "-p", contract, "--pyargs", contract)
     asked = ("--strategy", "sign-mean", "--learner", 'short-success={"perTask": 2}')
     ended = environment.run(*suite, *asked, "--world", "cargo")
     assert ended.returncode == 0, ended.stdout

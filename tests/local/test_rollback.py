@@ -93,8 +93,7 @@ def test_it_ends_near_the_clean_run_and_a_kill_changes_no_byte(
     clean = tmp_path / "clean" / "run"
     clean.parent.mkdir()
     manifest = small.write_manifest(clean.parent, **SPEC)
-    with small.Run(manifest, clean) as run:
-        run.finish()
+    small.finish(manifest, clean)
 
     killed = tmp_path / "killed" / "run"
     shutil.copytree(ruined, killed)
@@ -118,8 +117,7 @@ def test_under_a_guard_it_comes_back_by_itself(build: dict[str, str], tmp_path: 
     """Every client breaks over the ruins, so that nobody can evaluate them."""
     quick = {"rounds": 4, "evaluation": {"tasks": 4}, "guard": {"maxDrop": 1.0}}
     out = tmp_path / "run"
-    with small.Run(small.write_manifest(tmp_path, **quick), out, **build) as run:
-        run.finish()
+    run = small.finish(small.write_manifest(tmp_path, **quick), out, **build)
     outcomes = [entry["outcome"] for entry in small.status(out)["history"]]
     assert outcomes == ["base", "aggregated", "rejected", "rolled-back", "aggregated"]
     assert "nobody could evaluate the adapter of round 2" in run.events

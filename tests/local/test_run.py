@@ -131,8 +131,7 @@ def test_the_report_is_made_again_on_demand(undisturbed: Path, tmp_path: Path) -
 def test_running_a_finished_run_again_does_no_work(undisturbed: Path, tmp_path: Path) -> None:
     before = {path.name: path.stat().st_mtime_ns for path in undisturbed.glob("jobs/*/log.txt")}
     adapter = small.adapter(undisturbed)
-    with small.Run(small.write_manifest(tmp_path), undisturbed) as run:
-        run.finish()
+    run = small.finish(small.write_manifest(tmp_path), undisturbed)
     after = {path.name: path.stat().st_mtime_ns for path in undisturbed.glob("jobs/*/log.txt")}
     assert after == before
     assert small.adapter(undisturbed) == adapter
@@ -215,8 +214,7 @@ def test_a_run_can_be_watched_and_stopped_and_goes_on(undisturbed: Path, tmp_pat
         assert run.kill(signal.SIGINT) == 130
         assert "nothing is lost: run the same command again" in run.said
     assert "Traceback" not in run.said
-    with small.Run(manifest, out) as run:
-        run.finish()
+    small.finish(manifest, out)
     assert small.adapter(out) == small.adapter(undisturbed)
 
 
@@ -307,6 +305,5 @@ def test_a_disk_that_fills_up_is_one_sentence_and_the_run_goes_on_with_space(
     assert "whose disk is full, expected at least" in refused.stderr
     assert (out / "federation.json").read_bytes() == before, "what was saved stays"
     ballast.unlink()
-    with small.Run(manifest, out) as run:
-        run.finish()
+    small.finish(manifest, out)
     assert small.adapter(out) == small.adapter(undisturbed)

@@ -49,8 +49,7 @@ def test_a_killed_run_goes_on_with_other_settings_from_the_next_round(tmp_path: 
     with small.Run(small.write_manifest(tmp_path), out) as run:
         run.wait_for_phase("explore")
         run.kill()
-    with small.Run(small.write_manifest(tmp_path, **MORE_EPOCHS), out) as run:
-        run.finish()
+    run = small.finish(small.write_manifest(tmp_path, **MORE_EPOCHS), out)
     assert f"from round 2 on: {CHANGE}" in run.said
     assert f"warning SettingsChanged from round 2 on: {CHANGE}" in run.events
     assert epochs(out) == {1: 1, 2: 2}
@@ -62,8 +61,7 @@ def test_a_finished_run_that_grows_says_what_else_changed(
     out = tmp_path / "run"
     shutil.copytree(undisturbed, out)
     changes: dict[str, Any] = {"rounds": 3, **MORE_EPOCHS}
-    with small.Run(small.write_manifest(tmp_path, **changes), out) as run:
-        run.finish()
+    run = small.finish(small.write_manifest(tmp_path, **changes), out)
     assert f"from round 3 on: {CHANGE}" in run.said
     assert "from round 3 on: spec.rounds: 2 -> 3" in run.events
     assert epochs(out) == {1: 1, 2: 1, 3: 2}

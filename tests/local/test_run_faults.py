@@ -96,8 +96,7 @@ def test_a_denying_store_ends_the_run_by_name_and_a_later_run_goes_on(
     assert not (tmp_path / "run/jobs/small-r1-maze-a2").exists(), "a permanent error is no retry"
 
     proxy.heal()
-    with small.Run(manifest, tmp_path / "run", "--credentials", credentials) as run:
-        run.finish()
+    small.finish(manifest, tmp_path / "run", "--credentials", credentials)
     status = small.status(tmp_path / "run")
     assert (status["completed"], status["adapter"]["round"]) == (1, 2), "numbers are used once"
     assert [entry["outcome"] for entry in status["history"]] == ["base", "failed", "aggregated"]

@@ -250,17 +250,24 @@ def test_running_a_failed_federation_again_asks_for_a_retry(folder: RunDir) -> N
     assert again.status.round == 2, "the failed round's number is never used again"
 
 
-def test_a_long_sentence_is_one_line_in_a_pipe(
-    folder: RunDir, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    "why",
+    [
+        pytest.param(
+            " ".join(f"word{n}" for n in range(60)), id="a long one is one line in a pipe"
+        ),
+        pytest.param("maze: http://[fd00::1]:9000 and [/models] did not answer", id="brackets"),
+    ],
+)
+def test_a_message_is_shown_as_it_is(
+    folder: RunDir, capsys: pytest.CaptureFixture[str], why: str
 ) -> None:
     federation = opened(make_federation())
-    why = " ".join(f"word{number}" for number in range(60))
     condition = federation.status.conditions[0].model_copy(
         update={"type": "Degraded", "status": "True", "message": why}
     )
-    folder.save(
-        with_status(federation, federation.status.model_copy(update={"conditions": [condition]}))
-    )
+    status = federation.status.model_copy(update={"conditions": [condition]})
+    folder.save(with_status(federation, status))
     assert not hansa("status", "--out", folder.path)
     assert any(why in line for line in capsys.readouterr().out.splitlines())
 
@@ -336,21 +343,6 @@ def test_a_runner_starts_while_others_look_whether_one_is_at_work(folder: RunDir
         ended.set()
         for reader in readers:
             reader.join()
-
-
-def test_a_message_with_brackets_is_shown_as_it_is(
-    folder: RunDir, capsys: pytest.CaptureFixture[str]
-) -> None:
-    federation = opened(make_federation())
-    why = "maze: http://[fd00::1]:9000 and [/models] did not answer"
-    condition = federation.status.conditions[0].model_copy(
-        update={"type": "Degraded", "status": "True", "message": why}
-    )
-    folder.save(
-        with_status(federation, federation.status.model_copy(update={"conditions": [condition]}))
-    )
-    assert not hansa("status", "--out", folder.path)
-    assert why in " ".join(capsys.readouterr().out.split())
 
 
 def test_the_saved_object_is_what_kubectl_would_print(folder: RunDir) -> None:

@@ -95,8 +95,7 @@ def test_nobody_reads_a_trajectory_in_the_bucket_and_a_kill_changes_no_byte(
         wrong = place.credentials(maze=other)
         refused = small.hansa("run", manifest, "--out", out, "--credentials", wrong)
         assert (refused.returncode, sentence in refused.stderr) == (2, True), refused.stderr
-    with small.Run(manifest, out, "--credentials", own) as run:
-        run.finish()
+    small.finish(manifest, out, "--credentials", own)
     assert small.adapter(out) == small.adapter(undisturbed)
     store = place.exchange.store()
     everything = {key: store.get(key) for key in store.list("")}
@@ -129,8 +128,7 @@ def test_sealed_updates_and_a_served_adapter_need_no_bucket_of_the_silos_own(pla
     manifest = place.manifest(rounds=1, personalization="interpolate", aggregation=merged)
     out, own = place.folder / "run", place.credentials()
     arguments = ("--credentials", own, "--sealing-key", place.folder / "sealing.key")
-    with small.Run(manifest, out, *arguments) as run:
-        run.finish()
+    small.finish(manifest, out, *arguments)
     store = place.exchange.store()
     files = [key for key in store.list("") if key.endswith(bucket_keys.ADAPTER)]
     sealed = [key for key in files if sealing.is_sealed(store.get(key))]

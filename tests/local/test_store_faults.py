@@ -23,29 +23,27 @@ PASSING: list[Kind] = ["reset", "503", "500", "cut-request", "cut-response", "lo
 DATA = bytes(range(256)) * 400
 
 
-@pytest.mark.parametrize("kind", PASSING)
-def test_a_put_outlives_a_short_failure(
-    proxy: FaultyProxy, through: Through, store: S3Store, fresh_prefix: str, kind: Kind
-) -> None:
-    proxy.fail(kind, times=2, methods=("PUT",))
-    through(patience_seconds=20).put_if_absent(f"{fresh_prefix}/key", DATA)
-    assert store.get(f"{fresh_prefix}/key") == DATA
-    assert proxy.count("PUT") >= 2
+@pytest.fixture
+def key(fresh_prefix: str) -> str:
+    return f"{fresh_prefix}/key"
 
 
 @pytest.mark.parametrize("kind", PASSING)
-def test_an_upload_outlives_a_short_failure(
-    proxy: FaultyProxy,
-    through: Through,
-    store: S3Store,
-    fresh_prefix: str,
-    kind: Kind,
-    tmp_path: Path,
+def test_writes_outlive_a_short_failure(
+    proxy: FaultyProxy, through: Through, store: S3Store, key: str, kind: Kind, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_bytes(DATA)
-    proxy.fail(kind, times=2, methods=("PUT",))
-    through(patience_seconds=20).upload_if_absent(f"{fresh_prefix}/key", tmp_path / "file")
-    assert store.get(f"{fresh_prefix}/key") == DATA
+    writer = through(patience_seconds=20)
+    for at, write in (
+        (key, lambda: writer.put_if_absent(key, DATA)),
+        (f"{key}-2", lambda: writer.upload_if_absent(f"{key}-2", tmp_path / "file")),
+    ):
+        proxy.fail(kind, times=2, methods=("PUT",))
+        before = proxy.count("PUT")
+        write()
+        assert store.get(at) == DATA
+        assert proxy.count("PUT") >= before + 2
+        proxy.heal()
 
 
 @pytest.mark.parametrize("kind", [*PASSING, "cut-head"])
@@ -54,10 +52,10 @@ def test_reads_outlive_a_short_failure(
     through: Through,
     store: S3Store,
     fresh_prefix: str,
+    key: str,
     kind: Kind,
     tmp_path: Path,
 ) -> None:
-    key = f"{fresh_prefix}/key"
     store.put_if_absent(key, DATA)
     reader = through(patience_seconds=20)
     verbs: list[tuple[Callable[[], object], object]] = [
@@ -74,9 +72,9 @@ def test_reads_outlive_a_short_failure(
 
 
 def test_who_watches_a_download_that_breaks_off_sees_it_from_its_first_byte_again(
-    proxy: FaultyProxy, through: Through, store: S3Store, fresh_prefix: str, tmp_path: Path
+    proxy: FaultyProxy, through: Through, store: S3Store, key: str, tmp_path: Path
 ) -> None:
-    key, data = f"{fresh_prefix}/key", DATA * 40  # several pieces, some of them before the cut
+    key, data = key, DATA * 40  # several pieces, some of them before the cut
     store.put_if_absent(key, data)
     seen: list[tuple[int, bytes]] = []
     proxy.fail("cut-response", times=1, methods=("GET",))
@@ -128,40 +126,38 @@ def test_a_store_that_is_down_is_unreachable_and_found_again(
 
 
 def test_a_verb_goes_on_when_the_store_comes_back_within_its_patience(
-    proxy: FaultyProxy, through: Through, fresh_prefix: str
+    proxy: FaultyProxy, through: Through, key: str
 ) -> None:
     mine = through(patience_seconds=60, longest_pause_seconds=0.2)
     proxy.down()
     back = threading.Timer(0.7, proxy.up)
     back.start()
-    mine.put_if_absent(f"{fresh_prefix}/key", b"1")
+    mine.put_if_absent(key, b"1")
     back.join()
-    assert mine.get(f"{fresh_prefix}/key") == b"1"
+    assert mine.get(key) == b"1"
 
 
 @pytest.mark.slow
-def test_a_slow_store_is_waited_for(
-    proxy: FaultyProxy, through: Through, fresh_prefix: str
-) -> None:
+def test_a_slow_store_is_waited_for(proxy: FaultyProxy, through: Through, key: str) -> None:
     proxy.fail("slow", seconds=5, times=1)
-    through(patience_seconds=60).put_if_absent(f"{fresh_prefix}/key", b"late")
+    through(patience_seconds=60).put_if_absent(key, b"late")
     assert proxy.count("PUT") == 1, "five seconds are within the time for one answer"
 
 
 def test_silence_beyond_the_limit_is_tried_again(
-    proxy: FaultyProxy, through: Through, fresh_prefix: str
+    proxy: FaultyProxy, through: Through, key: str
 ) -> None:
     proxy.fail("hang", times=1)
-    through(patience_seconds=60, read_seconds=3).put_if_absent(f"{fresh_prefix}/key", b"1")
+    through(patience_seconds=60, read_seconds=3).put_if_absent(key, b"1")
     assert proxy.count("PUT") == 2
 
 
 def test_a_refusal_is_denied_without_another_try(
-    proxy: FaultyProxy, through: Through, fresh_prefix: str
+    proxy: FaultyProxy, through: Through, key: str
 ) -> None:
     proxy.fail("403")
     with pytest.raises(Denied, match="may not write") as caught:
-        through(patience_seconds=30).put_if_absent(f"{fresh_prefix}/key", b"1")
+        through(patience_seconds=30).put_if_absent(key, b"1")
     assert caught.value.exit is Exit.PERMANENT
     assert proxy.count("PUT") == 1
 
@@ -182,28 +178,26 @@ def test_a_refused_read_of_a_missing_object_is_not_found_when_listing_says_so(
 
 @pytest.mark.parametrize("verb", ["get", "size"])
 def test_an_object_that_a_twin_writes_while_it_is_looked_for_is_read(
-    proxy: FaultyProxy, through: Through, store: S3Store, fresh_prefix: str, verb: str
+    proxy: FaultyProxy, through: Through, store: S3Store, key: str, verb: str
 ) -> None:
-    key = f"{fresh_prefix}/key"
     written = partial(store.put_if_absent, key, b"1")
     proxy.fail("403", times=1, contains=key, then=written)
     assert getattr(through(patience_seconds=20), verb)(key) in (b"1", 1)
 
 
 def test_a_full_disk_of_this_machine_is_not_the_stores_fault(
-    store: S3Store, fresh_prefix: str, mount: Callable[..., Path]
+    store: S3Store, key: str, mount: Callable[..., Path]
 ) -> None:
-    store.put_if_absent(f"{fresh_prefix}/key", bytes(10**6))
+    store.put_if_absent(key, bytes(10**6))
     disk = mount("size=64k")
     with pytest.raises(OSError) as caught:
-        store.download(f"{fresh_prefix}/key", disk / "copy", 10**6)
+        store.download(key, disk / "copy", 10**6)
     assert caught.value.errno == errno.ENOSPC
 
 
 def test_a_write_whose_answer_was_lost_is_known_as_ones_own(
-    proxy: FaultyProxy, through: Through, store: S3Store, fresh_prefix: str
+    proxy: FaultyProxy, through: Through, store: S3Store, key: str
 ) -> None:
-    key = f"{fresh_prefix}/key"
     proxy.fail("lose-answer", times=1, methods=("PUT",))
     through(patience_seconds=20).put_if_absent(key, DATA)
     assert store.get(key) == DATA
@@ -211,9 +205,8 @@ def test_a_write_whose_answer_was_lost_is_known_as_ones_own(
 
 
 def test_a_lost_try_does_not_claim_another_writers_object(
-    proxy: FaultyProxy, through: Through, store: S3Store, fresh_prefix: str
+    proxy: FaultyProxy, through: Through, store: S3Store, key: str
 ) -> None:
-    key = f"{fresh_prefix}/key"
     store.put_if_absent(key, b"another writer")
     proxy.fail("lose-answer", times=1, methods=("PUT",))
     with pytest.raises(Precondition):
@@ -222,10 +215,9 @@ def test_a_lost_try_does_not_claim_another_writers_object(
 
 
 def test_another_writers_object_of_another_size_is_not_read_after_a_lost_try(
-    proxy: FaultyProxy, through: Through, store: S3Store, fresh_prefix: str, tmp_path: Path
+    proxy: FaultyProxy, through: Through, store: S3Store, key: str, tmp_path: Path
 ) -> None:
     """It could be of any size, and would be read into memory."""
-    key = f"{fresh_prefix}/key"
     store.put_if_absent(key, DATA)
     (tmp_path / "file").write_bytes(b"ours")
     slow = through(patience_seconds=20)
@@ -240,9 +232,8 @@ def test_another_writers_object_of_another_size_is_not_read_after_a_lost_try(
 
 
 def test_a_body_that_always_breaks_off_is_unreachable_not_short(
-    proxy: FaultyProxy, through: Through, store: S3Store, fresh_prefix: str
+    proxy: FaultyProxy, through: Through, store: S3Store, key: str
 ) -> None:
-    key = f"{fresh_prefix}/key"
     store.put_if_absent(key, DATA)
     proxy.fail("cut-response", methods=("GET",))
     with pytest.raises(Unreachable):
@@ -252,9 +243,8 @@ def test_a_body_that_always_breaks_off_is_unreachable_not_short(
 
 
 def test_a_body_that_changed_on_the_way_is_read_again(
-    proxy: FaultyProxy, through: Through, store: S3Store, fresh_prefix: str
+    proxy: FaultyProxy, through: Through, store: S3Store, key: str
 ) -> None:
-    key = f"{fresh_prefix}/key"
     store.put_if_absent(key, DATA)
     proxy.fail("corrupt-response", times=1, methods=("GET",))
     assert through(patience_seconds=20).get(key) == DATA

@@ -138,27 +138,34 @@ def test_many_identities_have_the_time_that_each_answer_takes(
     assert len(asked) == 7
 
 
-def test_unknown_credentials_are_named(weed: LocalStore) -> None:
-    error = refusal(weed.s3, NOBODY)
-    assert "the access key is not known there" in error.message
-    assert "wrong" not in error.message
-
-
-def test_a_wrong_secret_is_named(weed: LocalStore) -> None:
-    right = weed.credentials[RUNNER]
-    who = Credentials(access_key=right.access_key, secret_key="wrong")
-    assert "the secret key does not fit" in refusal(weed.s3, who).message
-
-
-def test_each_identity_is_asked(weed: LocalStore) -> None:
-    error = refusal(weed.s3, weed.credentials[RUNNER], weed.credentials["maze"], NOBODY)
-    assert "the access key is not known there" in error.message
-
-
-def test_a_bucket_that_is_not_there_is_named(weed: LocalStore) -> None:
-    s3 = S3(endpoint=weed.s3.endpoint, bucket="no-such-bucket")
-    error = refusal(s3, weed.credentials[RUNNER])
-    assert error.message.startswith("spec.storage.s3.bucket: got no-such-bucket, which is not at")
+@pytest.mark.parametrize(
+    "keys, others, bucket, sentence",
+    [
+        pytest.param(("nobody", "wrong"), (), "", "the access key is not known there", id="a key"),
+        pytest.param(("", "wrong"), (), "", "the secret key does not fit", id="a secret"),
+        pytest.param(("", ""), (NOBODY,), "", "the access key is not known there", id="another's"),
+        pytest.param(
+            ("", ""),
+            (),
+            "no-such-bucket",
+            "spec.storage.s3.bucket: got no-such-bucket, which is not at",
+            id="a bucket",
+        ),
+    ],
+)
+def test_what_a_store_refuses_is_named(
+    weed: LocalStore,
+    keys: tuple[str, str],
+    others: tuple[Credentials, ...],
+    bucket: str,
+    sentence: str,
+) -> None:
+    right, (key, secret) = weed.credentials[RUNNER], keys
+    who = Credentials(access_key=key or right.access_key, secret_key=secret or right.secret_key)
+    s3 = S3(endpoint=weed.s3.endpoint, bucket=bucket) if bucket else weed.s3
+    silos = (weed.credentials["maze"], *others) if others else ()
+    message = refusal(s3, who, *silos).message
+    assert sentence in message and "wrong" not in message
 
 
 @pytest.mark.parametrize("who", [RUNNER, "aggregator"])

@@ -75,8 +75,7 @@ def said(out: Path) -> str:
 @pytest.mark.slow
 def test_a_run_goes_on_without_broken_episodes_and_counts_them(tmp_path: Path, path: str) -> None:
     out = tmp_path / "out"
-    with small.Run(manifest(tmp_path, 0.6), out, PYTHONPATH=path) as run:
-        run.finish()
+    small.finish(manifest(tmp_path, 0.6), out, PYTHONPATH=path)
     environments = {line["name"]: line for line in small.status(out)["environments"]}
     broken, explored = environments["help"]["broken"], environments["help"]["explored"]
     assert broken > 0
@@ -93,8 +92,7 @@ def test_too_many_broken_episodes_leave_the_environment_out_and_say_why(
     tmp_path: Path, path: str
 ) -> None:
     out = tmp_path / "out"
-    with small.Run(manifest(tmp_path, 0.1), out, PYTHONPATH=path) as run:
-        run.finish()
+    small.finish(manifest(tmp_path, 0.1), out, PYTHONPATH=path)
     environments = {line["name"]: line for line in small.status(out)["environments"]}
     assert environments["maze"]["state"] == "Updated"
     assert environments["help"]["state"] == "Failed"

@@ -31,8 +31,7 @@ def test_a_federation_runs_to_its_end(strategy: str, tmp_path: Path) -> None:
     settings = {"strategy": strategy, "options": CASES[strategy]}
     manifest = small.write_manifest(tmp_path, aggregation=settings)
     out = tmp_path / "run"
-    with small.Run(manifest, out) as run:
-        run.finish()
+    small.finish(manifest, out)
     status = small.status(out)
     assert status["completed"] == 2
     success = status["history"][-1]["success"]

@@ -14,7 +14,6 @@ import pytest
 
 from hansa.api.assignment import Assignment
 from hansa.api.spec import S3
-from hansa.api.status import RoundSettings
 from hansa.core.errors import Denied, HansaError, PermanentError
 from hansa.local.objectstore import LocalStore
 from hansa.store.private import CA_BUNDLE, KEY, SECRET, TOKEN, open_private
@@ -24,6 +23,7 @@ from hansa_client.experience import agentgym_format, demonstrations
 from hansa_client.experience.agentgym_format import Conversation, ConversationTurn
 from tests.support import small
 from tests.support.doors import Door
+from tests.unit.hansa_client.rounds import make_assignment
 
 pytestmark = pytest.mark.slow
 
@@ -97,25 +97,9 @@ def no_foreign_keys(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> Iterator
             assert pair.secret_key.encode() not in seen
 
 
-def make_assignment(stores: Stores, **changes: Any) -> Assignment:
-    return Assignment.model_validate(
-        {
-            "role": "client",
-            "federation": "fed",
-            "seed": 7,
-            "model": {},
-            "adapter": {},
-            "round": 7,
-            "start": {},
-            "settings": RoundSettings(),
-            "storage": stores.at_exchange(),
-            "experience_storage": stores.at_private(),
-            "environments": ["maze"],
-            "environment": "maze",
-            "world": "maze",
-            **changes,
-        }
-    )
+def assign(stores: Stores, **fields: Any) -> Assignment:
+    places = {"storage": stores.at_exchange(), "experience_storage": stores.at_private()}
+    return make_assignment(round=7, **places, **fields)
 
 
 def test_a_run_shows_each_store_its_own_keys_and_gives_the_same_bytes(
@@ -164,7 +148,7 @@ def test_a_wrong_pair_is_told_with_the_store_that_refused_it(
     for name, value in {**stores.variables("maze"), **wrong}.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(Denied, match=r"refused: the (access|secret) key|may not read") as refused:
-        work(make_assignment(stores))
+        work(assign(stores))
     assert refused.value.message.startswith(f"{field}: s3://")
     is_private = field == FIELD
     stranger = next(iter(wrong.values()))
@@ -193,7 +177,7 @@ def test_an_authority_vouches_for_its_own_store_alone(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(HansaError, match="shows a certificate nobody here trusts") as refused:
-        work(make_assignment(stores))
+        work(assign(stores))
     assert refused.value.message.startswith(f"{field}.endpoint: https://")
     variable = CA_BUNDLE if field == FIELD else "AWS_CA_BUNDLE"
     assert refused.value.hint.endswith(f"{field}.caSecret, or in the variable {variable}")
@@ -208,7 +192,7 @@ def test_half_a_pair_is_refused_before_any_store_is_asked(
         if value is not None:
             monkeypatch.setenv(name, value)
     with pytest.raises(PermanentError, match=f"^{re.escape(FIELD)}: got no .*expected both"):
-        work(make_assignment(stores))
+        work(assign(stores))
     assert stores.to_exchange.keys == stores.to_private.keys == []
 
 
@@ -230,7 +214,7 @@ def test_demonstrations_beside_the_experience_are_read_with_the_private_stores_k
     variables |= {KEY: pair.access_key, SECRET: pair.secret_key}
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assignment = make_assignment(stores, demonstrations_from="s3://shown/maze.jsonl")
+    assignment = assign(stores, demonstrations_from="s3://shown/maze.jsonl")
     file = demonstrations.read(assignment, owner)
     assert file and file.conversations == [talk]
     assert set(stores.to_private.keys) == {pair.access_key}

@@ -111,13 +111,13 @@ def test_what_is_prepared_for_one_job_is_there_for_the_next(warm: Warm) -> None:
 
 def test_a_stopped_job_is_told_as_killed_and_others_stay(warm: Warm) -> None:
     pids = {name: warm.start(name, "hang") for name in ("one", "two")}
-    warm.tell(b'{"stop": "one", "hard": true}\n')
+    warm.tell(b'{"stop": "one"}\n')
     assert warm.hear() == {"exited": "one", "code": 137}
     assert processes.is_gone(pids["one"]) and not processes.is_gone(pids["two"])
 
 
 def test_stopping_what_is_not_there_is_no_error(warm: Warm) -> None:
-    warm.tell(b'{"stop": "nobody", "hard": true}\n')
+    warm.tell(b'{"stop": "nobody"}\n')
     warm.start("some", "3")
     assert warm.hear() == {"exited": "some", "code": 3}
 

@@ -1,6 +1,6 @@
 """A silo elsewhere, `clinic`, driven through the plan of a FederationMember."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from hansa.api.assignment import ClientReport, EvaluateReport, EvaluationReport
 from hansa.api.bucket_documents import Counts
@@ -67,6 +67,15 @@ class Clinic:
             if not is_new and not next_.create and not next_.delete:
                 return self
         raise AssertionError("the plan never comes to rest")
+
+    def wait(self, **time):
+        self.now += timedelta(**time)
+        return self.turn()
+
+    def wake(self):
+        """Plan when the last plan asked for it."""
+        self.now = self.wake_at
+        return self.turn()
 
     def set(self, name, state, **fields):
         request = self.requests[name]

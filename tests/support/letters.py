@@ -37,14 +37,16 @@ class Letters(Cluster):
         name = next((n for n in self.active() if "-mail-" in n), None)
         return self.requests[name].assignment if name else None
 
+    def running(self, part):
+        """The name of the running Job of a part: `mail`, `aggregator` or an environment."""
+        return next(name for name in self.active() if f"-{part}-" in name)
+
     def member(self, name):
         return next(m for m in self.status.members if m.name == name)
 
     def report(self, report):
         """The courier ends with a report."""
-        name = next(n for n in self.active() if "-mail-" in n)
-        self.set(name, "succeeded", report=report)
-        return self.turn()
+        return self.set(self.running("mail"), "succeeded", report=report).turn()
 
     def deliver(self):
         """The courier has posted what it was to post."""

@@ -3,9 +3,11 @@
 from hansa.plan.federation import plan
 from tests.support.builders import (
     NOW,
+    later,
     make_federation,
     make_job,
     make_report,
+    with_spec,
     with_status,
 )
 
@@ -41,6 +43,22 @@ class Cluster:
             if not is_new and not next_.create and not next_.delete:
                 return self
         raise AssertionError("the plan never comes to rest")
+
+    def plan_at(self, seconds):
+        """Plan that many seconds after the beginning."""
+        self.now = later(seconds)
+        return self.turn()
+
+    def change(self, **spec):
+        """Plan with other fields of the spec."""
+        self.federation = with_spec(self.federation, **spec)
+        return self.turn()
+
+    def annotate(self, name, value):
+        """Plan with what a person asks for."""
+        metadata = self.federation.metadata.model_copy(update={"annotations": {name: value}})
+        self.federation = self.federation.model_copy(update={"metadata": metadata})
+        return self.turn()
 
     def set(self, name, state, **fields):
         self.jobs[name] = make_job(self.requests[name], state, **fields)

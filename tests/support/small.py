@@ -63,6 +63,19 @@ def write_manifest(folder: Path, **changes: Any) -> Path:
     return path
 
 
+def write_beside_maze(folder: Path, environment: dict[str, Any], **exploration: Any) -> Path:
+    """The manifest of one round of a small maze and of a world that a server plays."""
+    maze = {"name": "maze", "world": "maze", "options": {"map": "generated", "max_turns": 4}}
+    return write_manifest(
+        folder,
+        rounds=1,
+        experience={"demonstrations": 0},
+        exploration={"tasksPerRound": 12, "batchEpisodes": 8, **exploration},
+        participation={"retries": 0},
+        environments=[maze, environment],
+    )
+
+
 def install_tickets(site: Path, world: str) -> str:
     """A stranger's package with a world Tickets, as pip would leave it; PYTHONPATH with it."""
     package, about = site / "tickets", site / "tickets-1.0.dist-info"
@@ -185,6 +198,13 @@ class Run:
 
         until(look, f"a Job of round {round_} to {phase}")
         return seen[0]
+
+
+def finish(manifest: Path, out: Path, *arguments: str | Path, **environ: str) -> Run:
+    """A run to its good end."""
+    with Run(manifest, out, *arguments, **environ) as run:
+        run.finish()
+    return run
 
 
 def adapter(out: Path) -> dict[str, bytes]:

@@ -163,11 +163,12 @@ def describe_waits(federation: Data, now: datetime) -> list[str]:
         return ["all have answered: the next step comes at once"]
     clock_ = find_round_wait(federation)
     no_clock = "no deadline yet: the round's time counts from its first running client"
-    return [*lines, f"until {_format_wait(clock_, now)}" if clock_ else no_clock]
+    until = f"until {_format_deadline(clock_, now)}: then {clock_.then}" if clock_ else no_clock
+    return [*lines, until]
 
 
-def _format_wait(wait: Wait, now: datetime) -> str:
-    return f"{format_clock(wait.until)} ({format_countdown(wait.until, now)}): then {wait.then}"
+def _format_deadline(wait: Wait, now: datetime) -> str:
+    return f"{format_clock(wait.until)} ({format_countdown(wait.until, now)})"
 
 
 def build_conditions(federation: Data, now: datetime) -> RowTable:
@@ -230,7 +231,7 @@ def _environment(look: FederationView, line: Data, now: datetime, *, wide: bool)
         str(line.get("state") or ""),
         str(line.get("attempt") or ""),
         format_percent(line.get("success")),
-        f"{format_clock(wait.until)} ({format_countdown(wait.until, now)})" if wait else "",
+        _format_deadline(wait, now) if wait else "",
         *more,
         str(line.get("job") or ""),
         str(line.get("message") or ""),

@@ -21,6 +21,7 @@ from hansa.kubernetes.pod_policy.shapes import (
     a_switch,
     entries,
     fields,
+    fitting,
     mappings,
     never,
     on_list,
@@ -69,11 +70,10 @@ def _free_keys(walk: Walk, value: Any, path: str) -> None:
 
 
 def _from_one(why: str) -> Shape:
-    def shape(walk: Walk, value: Any, path: str) -> None:
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            walk.refuse(path, describe_value(value), f"a number from 1 ({why})")
-
-    return shape
+    return fitting(
+        lambda it: isinstance(it, int) and not isinstance(it, bool) and it >= 1,
+        f"a number from 1 ({why})",
+    )
 
 
 def _scheduler(walk: Walk, value: Any, path: str) -> None:
@@ -186,9 +186,16 @@ def _handler(walk: Walk, value: Any, path: str) -> None:
 # -- volumes --------------------------------------------------------------------------------------
 
 
+def _is_named(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("name"), str)
+
+
+_named = fitting(_is_named, "a mapping with a name")
+
+
 def _volume(walk: Walk, value: Any, path: str) -> None:
-    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
-        walk.refuse(path, describe_value(value), "a mapping with a name")
+    _named(walk, value, path)
+    if not _is_named(value):
         return
     if value["name"].startswith(RESERVED_VOLUMES):
         fits = f"a name that does not begin with {RESERVED_VOLUMES}"
@@ -206,11 +213,6 @@ def _ephemeral(walk: Walk, value: Any, path: str) -> None:
     a_mapping(walk, inner, path)
     chosen = inner.get("storageClassName") if isinstance(inner, dict) else None
     walk.listed("storage_classes", "a StorageClass", chosen, f"{path}.storageClassName")
-
-
-def _claim(walk: Walk, value: Any, path: str) -> None:
-    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
-        walk.refuse(path, describe_value(value), "a mapping with a name")
 
 
 # -- the tables -----------------------------------------------------------------------------------
@@ -352,7 +354,7 @@ _POD: dict[str, Shape] = {
     "initContainers": entries(_sidecar),
     "nodeSelector": texts,
     "priorityClassName": on_list("priority_classes", "a PriorityClass"),
-    "resourceClaims": entries(_claim),
+    "resourceClaims": entries(_named),
     "restartPolicy": only("Never", why="a retry is a new Job"),
     "runtimeClassName": on_list("runtime_classes", "a RuntimeClass"),
     "schedulerName": _scheduler,

@@ -156,33 +156,34 @@ def entries(inner: Shape) -> Shape:
     return shape
 
 
-def _make_kind(kind: type, words: str) -> Shape:
+def fitting(is_fine: Callable[[Any], bool], words: str) -> Shape:
+    """A value by itself, and in words what fits."""
+
     def shape(walk: Walk, value: Any, path: str) -> None:
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        if not is_fine(value):
             walk.refuse(path, describe_value(value), words)
 
     return shape
 
 
+def _make_kind(kind: type, words: str) -> Shape:
+    return fitting(
+        lambda it: isinstance(it, kind) and (kind is bool or not isinstance(it, bool)), words
+    )
+
+
 def only(*values: Any, why: str) -> Shape:
     """One of these values, and the reason why no other."""
-
-    def shape(walk: Walk, value: Any, path: str) -> None:
-        if not any(value is v or (isinstance(v, str) and value == v) for v in values):
-            fits = " or ".join(describe_value(v).strip("'") for v in values)
-            walk.refuse(path, describe_value(value), f"{fits} ({why})")
-
-    return shape
+    fits = " or ".join(describe_value(v).strip("'") for v in values)
+    return fitting(
+        lambda it: any(it is v or (isinstance(v, str) and it == v) for v in values),
+        f"{fits} ({why})",
+    )
 
 
 def never(why: str) -> Shape:
     """A field that is known and refused, empty ones excepted."""
-
-    def shape(walk: Walk, value: Any, path: str) -> None:
-        if value not in ([], {}, ""):
-            walk.refuse(path, describe_value(value), f"nothing ({why})")
-
-    return shape
+    return fitting(lambda it: it in ([], {}, ""), f"nothing ({why})")
 
 
 some_text = _make_kind(str, "text")

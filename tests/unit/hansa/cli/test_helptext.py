@@ -38,6 +38,7 @@ def helps() -> dict[str, str]:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_has_no_notation_and_no_dialect(helps: dict[str, str], name: str) -> None:
+    assert helps[name].strip().startswith(f"Usage: hansa {name}")
     assert NOTATION.findall(helps[name]) == []
     assert DIALECT.findall(" ".join(helps[name].split())) == []
     assert len(helps[name].splitlines()) > 5

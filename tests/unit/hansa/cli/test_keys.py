@@ -11,28 +11,54 @@ from hansa.crypto import dsse, keys
 from tests.support.commands import call
 
 
-def test_a_new_key_is_readable_by_its_owner_alone(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
+@pytest.fixture
+def silo(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Path:
+    """The file of a new key that signs."""
+    file = tmp_path / "silo.key"
+    assert call(capsys, "keys", "new", file)[0] == 0
+    return file
+
+
+@pytest.mark.parametrize(
+    "use, options, prefix, power",
+    [
+        ("signing", [], "ed25519:", "signs for whoever has it"),
+        ("sealing", ["--sealing"], "x25519:", "opens, for whoever has it, all that is sealed"),
+        ("masking", ["--masking"], "x25519:", "makes the masks of its silo's updates"),
+    ],
+)
+def test_a_key_is_its_owners_alone_and_shown_by_its_public_half_or_as_a_secret(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    use: str,
+    options: list[str],
+    prefix: str,
+    power: str,
 ) -> None:
-    file = tmp_path / "silo.key"
-    code, out, err = call(capsys, "keys", "new", file)
-    assert code == 0
-    assert file.stat().st_mode & 0o777 == 0o600
+    file = tmp_path / "mine.key"
+    code, out, err = call(capsys, "keys", "new", file, *options)
+    assert (code, file.stat().st_mode & 0o777) == (0, 0o600)
     public, fingerprint = out.splitlines()
-    key = dsse.read_key(file.read_bytes(), "file")
-    assert (public, fingerprint) == (key.public, keys.fingerprint(key.public))
-    assert "signs for whoever has it" in err
-    assert "PRIVATE" not in out + err
+    assert public.startswith(prefix) and fingerprint == keys.fingerprint(public)
+    assert power in err and "PRIVATE" not in out + err
+    for given in (file, public):
+        assert call(capsys, "keys", "show", given)[1] == out
+    masks = options if use == "masking" else []
+    printed = call(capsys, "keys", "show", file, *masks, "-o", "secret")[1]
+    secret = yaml.safe_load(printed)
+    assert (secret["kind"], secret["metadata"]) == ("Secret", {"name": f"hansa-{use}"})
+    assert secret["stringData"] == {f"{use}.key": file.read_text()}
+    again = tmp_path / "again.key"
+    made = yaml.safe_load(call(capsys, "keys", "new", again, *options, "-o", "secret")[1])
+    assert made["stringData"] == {f"{use}.key": again.read_text()}
 
 
-def test_a_public_half_is_shown_as_data(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    file = tmp_path / "silo.key"
-    _, made, _ = call(capsys, "keys", "new", file)
-    assert call(capsys, "keys", "show", file) == (0, made, "")
-    public = made.splitlines()[0]
-    assert call(capsys, "keys", "show", public) == (0, made, "")
+def test_a_public_half_is_shown_as_data(capsys: pytest.CaptureFixture[str], silo: Path) -> None:
+    public = dsse.read_key(silo.read_bytes(), "file").public
+    expected = (0, f"{public}\n{keys.fingerprint(public)}\n", "")
+    assert call(capsys, "keys", "show", silo) == call(capsys, "keys", "show", public) == expected
     for output, parse in (("json", json.loads), ("yaml", yaml.safe_load)):
-        _, out, _ = call(capsys, "keys", "show", file, "-o", output)
+        _, out, _ = call(capsys, "keys", "show", silo, "-o", output)
         assert parse(out) == {
             "publicKey": public,
             "fingerprint": keys.fingerprint(public),
@@ -40,30 +66,18 @@ def test_a_public_half_is_shown_as_data(capsys: pytest.CaptureFixture[str], tmp_
         }
 
 
-def test_a_key_is_never_overwritten(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    file = tmp_path / "silo.key"
-    call(capsys, "keys", "new", file)
-    before = file.read_bytes()
+def test_a_key_is_never_overwritten(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, silo: Path
+) -> None:
+    before = silo.read_bytes()
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "elsewhere")
-    for taken in (file, link):
+    for taken in (silo, link):
         code, out, err = call(capsys, "keys", "new", taken)
         assert (code, out) == (2, "")
         assert f"FILE: got {taken}, which exists, expected a new one" in err
-    assert file.read_bytes() == before
+    assert silo.read_bytes() == before
     assert not (tmp_path / "elsewhere").exists()
-
-
-def test_a_secret_is_a_manifest_with_the_private_key(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    file = tmp_path / "silo.key"
-    code, out, _ = call(capsys, "keys", "new", file, "-o", "secret")
-    assert code == 0
-    document = yaml.safe_load(out)
-    assert (document["kind"], document["metadata"]) == ("Secret", {"name": "hansa-signing"})
-    assert document["stringData"] == {"signing.key": file.read_text()}
-    assert call(capsys, "keys", "show", file, "-o", "secret")[1] == out
 
 
 def test_a_public_key_makes_no_secret(capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,14 +89,12 @@ def test_a_public_key_makes_no_secret(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_a_key_that_others_may_read_is_warned_of(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
+    capsys: pytest.CaptureFixture[str], silo: Path
 ) -> None:
-    file = tmp_path / "silo.key"
-    call(capsys, "keys", "new", file)
-    file.chmod(0o640)
-    code, _, err = call(capsys, "keys", "show", file)
+    silo.chmod(0o640)
+    code, _, err = call(capsys, "keys", "show", silo)
     assert code == 0
-    assert f"chmod 600 {file}" in err
+    assert f"chmod 600 {silo}" in err
 
 
 @pytest.mark.parametrize(
@@ -111,53 +123,19 @@ def test_a_public_key_that_is_none_is_named(capsys: pytest.CaptureFixture[str]) 
     assert "public key: got 'ed25519:abc', expected ed25519: and 43 letters" in err
 
 
-def test_openssl_reads_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_openssl_reads_the_file(silo: Path) -> None:
     """It is a plain PKCS8 file, which other tools make and read, too."""
-    file = tmp_path / "silo.key"
-    call(capsys, "keys", "new", file)
+    command = ["openssl", "pkey", "-in", silo, "-pubout", "-outform", "DER"]
     try:
-        shown = subprocess.run(
-            ["openssl", "pkey", "-in", file, "-pubout", "-outform", "DER"], capture_output=True
-        )
+        shown = subprocess.run(command, capture_output=True)
     except FileNotFoundError:
         pytest.skip("no openssl here")
     assert shown.returncode == 0, shown.stderr
-    key = dsse.read_key(file.read_bytes(), "file")
+    key = dsse.read_key(silo.read_bytes(), "file")
     assert shown.stdout.endswith(keys.parse_public_key("ed25519", key.public))
 
 
-def test_a_key_that_opens_updates_is_made_and_shown_as_one_that_signs_is(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    file = tmp_path / "sealing.key"
-    code, out, err = call(capsys, "keys", "new", file, "--sealing")
-    assert code == 0 and file.stat().st_mode & 0o777 == 0o600
-    public, fingerprint = out.splitlines()
-    assert public.startswith("x25519:") and fingerprint == keys.fingerprint(public)
-    assert "opens, for whoever has it, all that is sealed to it" in err
-    for given in (file, public):
-        assert call(capsys, "keys", "show", given)[1] == out
-    secret = yaml.safe_load(call(capsys, "keys", "show", file, "-o", "secret")[1])
-    assert secret["metadata"]["name"] == "hansa-sealing"
-    assert secret["stringData"] == {"sealing.key": file.read_text()}
-
-
-def test_a_masking_key_is_one_to_encrypt_to_under_a_name_of_its_own(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    file = tmp_path / "maze.key"
-    code, out, err = call(capsys, "keys", "new", file, "--masking")
-    assert code == 0 and out.startswith("x25519:")
-    assert "makes the masks of its silo's updates" in err
-    assert call(capsys, "keys", "show", file)[1] == out
-    secret = yaml.safe_load(call(capsys, "keys", "show", file, "--masking", "-o", "secret")[1])
-    assert secret["metadata"]["name"] == "hansa-masking"
-    assert secret["stringData"] == {"masking.key": file.read_text()}
-
-
-def test_a_key_that_signs_masks_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    file = tmp_path / "silo.key"
-    call(capsys, "keys", "new", file)
-    code, out, err = call(capsys, "keys", "show", file, "--masking", "-o", "secret")
+def test_a_key_that_signs_masks_nothing(capsys: pytest.CaptureFixture[str], silo: Path) -> None:
+    code, out, err = call(capsys, "keys", "show", silo, "--masking", "-o", "secret")
     assert (code, out) == (2, "")
     assert "which signs, expected a masking key" in err

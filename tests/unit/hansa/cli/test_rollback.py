@@ -106,34 +106,39 @@ def cluster(monkeypatch: pytest.MonkeyPatch, federation: Federation) -> Federati
     return there
 
 
-def test_a_run_goes_back_at_once_and_says_what_no_longer_counts(
-    folder: RunDir, carried: list[Federation], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    "successes, rounds, to, runs, said",
+    [
+        pytest.param(
+            (3, 6, 1), 4, 1, 1, "goes back to round 1 (undoes 2 of 3 rounds)\n", id="at once"
+        ),
+        pytest.param((3,), 4, 1, 1, "", id="one that is there already just resumes"),
+        pytest.param(
+            (3, 6, 7),
+            2,
+            2,
+            0,
+            "run {} unchanged (it ends with round 2 already)\n",
+            id="a finished one that is there already is left alone",
+        ),
+    ],
+)
+def test_a_run_goes_back_and_says_what_no_longer_counts(
+    folder: RunDir,
+    carried: list[Federation],
+    capsys: pytest.CaptureFixture[str],
+    successes: tuple[int, ...],
+    rounds: int,
+    to: int,
+    runs: int,
+    said: str,
 ) -> None:
-    folder.save(after(3, 6, 1))
-    assert hansa("rollback", "--out", folder.path, "--to", "1") == 0
-    (asked,) = carried
-    assert asked.metadata.annotations[ANNOTATION_ROLLBACK].startswith("1@20")
-    assert capsys.readouterr().err == "goes back to round 1 (undoes 2 of 3 rounds)\n"
-
-
-def test_a_run_that_is_there_already_just_goes_on(
-    folder: RunDir, carried: list[Federation], capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder.save(after(3))
-    assert hansa("rollback", "--out", folder.path, "--to", "1") == 0
-    assert len(carried) == 1
-    assert capsys.readouterr().err == ""
-
-
-def test_a_finished_run_that_is_there_already_is_left_alone(
-    folder: RunDir, carried: list[Federation], capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder.save(after(3, 6, 7, rounds=2))
-    assert hansa("rollback", "--out", folder.path, "--to", "2") == 0
-    assert not carried
-    assert capsys.readouterr().out == (
-        f"run {folder.path} unchanged (it ends with round 2 already)\n"
-    )
+    folder.save(after(*successes, rounds=rounds))
+    assert hansa("rollback", "--out", folder.path, "--to", to) == 0
+    assert len(carried) == runs
+    for asked in carried if said else ():
+        assert asked.metadata.annotations[ANNOTATION_ROLLBACK].startswith(f"{to}@20")
+    assert "".join(capsys.readouterr()) == said.format(folder.path)
 
 
 def test_a_run_at_work_is_not_pulled_from_under_its_runner(

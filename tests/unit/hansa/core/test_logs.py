@@ -104,30 +104,16 @@ def test_a_closed_stream_does_not_end_the_program(log, monkeypatch, tmp_path):
     log.info("still here")
 
 
+NO_DISK = (NOON, "client", "error", "stopped", {"message": "no disk", "hint": "free it"})
+CRASHED = (NOON, "client", "error", "crashed", {"traceback": "Traceback:\nKeyError: 1\n"})
+
+
 @pytest.mark.parametrize(
     "line, expected",
     [
-        pytest.param(
-            logs.format_text(
-                NOON, "client", "error", "stopped", {"message": "no disk", "hint": "free it"}
-            ),
-            "no disk (hint: free it)",
-            id="text",
-        ),
-        pytest.param(
-            logs.format_json(
-                NOON, "client", "error", "stopped", {"message": "no disk", "hint": "free it"}
-            ),
-            "no disk (hint: free it)",
-            id="JSON",
-        ),
-        pytest.param(
-            logs.format_json(
-                NOON, "client", "error", "crashed", {"traceback": "Traceback:\nKeyError: 1\n"}
-            ),
-            "KeyError: 1",
-            id="a traceback in JSON",
-        ),
+        pytest.param(logs.format_text(*NO_DISK), "no disk (hint: free it)", id="text"),
+        pytest.param(logs.format_json(*NO_DISK), "no disk (hint: free it)", id="JSON"),
+        pytest.param(logs.format_json(*CRASHED), "KeyError: 1", id="a traceback in JSON"),
         pytest.param("KeyError: 1", "KeyError: 1", id="the end of a traceback"),
         pytest.param('{"loss": 1}', '{"loss": 1}', id="JSON of somebody else"),
         pytest.param(

@@ -86,13 +86,17 @@ def facts(entries: list[HistoryEntry]) -> list[tuple[object, ...]]:
     return [(e.round, e.outcome, e.message, e.adapter, e.success, e.validation) for e in entries]
 
 
+def assert_told_again(cluster: Cluster, *lost: int) -> list[HistoryEntry]:
+    """The documents tell what the plan had told."""
+    whole = read(cluster.federation, documents(cluster), *lost)
+    assert facts(whole) == facts(cluster.status.history)
+    return whole
+
+
 def test_what_the_guard_rejected_is_told_with_its_reason() -> None:
     cluster = play(guarded(rounds=8), 3, 6, 2, 6, 7, 1, 7, 8)
     assert outcomes(cluster).count("rejected") == outcomes(cluster).count("rolled-back") == 2
-    history = cluster.status.history
-    lost = range(1, 8)
-    whole = read(cluster.federation, documents(cluster), *lost)
-    assert facts(whole) == facts(history)
+    whole = assert_told_again(cluster, *range(1, 8))
     assert "fell from 60.0% (round 1) to 20.0% (round 2)" in whole[2].message
 
 
@@ -100,19 +104,15 @@ def test_a_round_that_failed_before_the_fall_was_found_has_failed() -> None:
     cluster = play(guarded(rounds=6), 3, 6)
     for name in NAMES:
         cluster.set(f"fed-r3-{name}-a1", "failed", exit_code=42)
-    cluster.turn()
-    cluster.federation = with_spec(cluster.federation, training={"epochs": 1})
-    cluster = play(cluster.turn(), 2, 6, 7)
+    cluster = play(cluster.turn().change(training={"epochs": 1}), 2, 6, 7)
     expected = ["base", "aggregated", "rejected", "failed", "rolled-back", "aggregated"]
     assert outcomes(cluster)[:6] == expected
-    whole = read(cluster.federation, documents(cluster), *range(1, 6))
-    assert facts(whole) == facts(cluster.status.history)
+    assert_told_again(cluster, *range(1, 6))
 
 
 def test_a_round_that_the_status_still_has_is_left_as_it_is() -> None:
     cluster = play(guarded(rounds=6), 3, 6, 2, 6, 7)
-    whole = read(cluster.federation, documents(cluster), 1, 2)
-    assert facts(whole) == facts(cluster.status.history)
+    assert_told_again(cluster, 1, 2)
 
 
 def test_a_fall_before_there_was_a_guard_is_no_rejection() -> None:
@@ -128,11 +128,9 @@ def test_a_fall_before_there_was_a_guard_is_no_rejection() -> None:
 def test_going_on_from_the_best_after_the_end_is_no_rejection() -> None:
     cluster = play(guarded(rounds=2, guard={"maxDrop": 0.3}), 3, 6, 5)
     assert cluster.status.phase == "Succeeded" and cluster.status.adapter.round == 1
-    cluster.federation = with_spec(cluster.federation, rounds=4)
-    cluster = play(cluster.turn(), 6, 7)
+    cluster = play(cluster.change(rounds=4), 6, 7)
     assert start(cluster, 3) == 1
-    whole = read(cluster.federation, documents(cluster), 1, 2)
-    assert facts(whole) == facts(cluster.status.history)
+    assert_told_again(cluster, 1, 2)
 
 
 def test_a_round_that_is_open_has_not_failed() -> None:
@@ -184,6 +182,5 @@ def test_a_round_in_which_nobody_learned_or_nothing_was_shared_has_not_failed() 
     alone.answer(*alone.active()).turn()
     for cluster, outcome in ((empty, "empty"), (alone, "apart")):
         assert outcomes(cluster) == ["base", outcome]
-        whole = read(cluster.federation, documents(cluster), 1)
-        assert facts(whole) == facts(cluster.status.history)
+        whole = assert_told_again(cluster, 1)
         assert whole[1].updates == cluster.status.history[1].updates

@@ -51,37 +51,49 @@ def federation(*environments: dict[str, Any], **spec: Any) -> Federation:
     )
 
 
-@pytest.mark.parametrize("world", WITHOUT)
-def test_demonstrations_of_a_world_without_an_expert_are_refused(world: str) -> None:
+def mixed(**part: Any) -> dict[str, Any]:
+    """Several worlds, the second of which has no expert."""
+    worlds = [{"name": "a", "world": "maze"}, {"name": "b", "world": "gymnasium", **part}]
+    return {"world": "mixed", "options": {"worlds": worlds}}
+
+
+@pytest.mark.parametrize(
+    "environment, field, number, world, where",
+    [
+        *(({"world": world}, "spec.experience.demonstrations", 40, world, "") for world in WITHOUT),
+        ({"world": "agentgym", "demonstrations": 5}, "{}.demonstrations", 5, "agentgym", ""),
+        (mixed(), "spec.experience.demonstrations", 40, "gymnasium", ".options.worlds[1]"),
+        (
+            mixed(demonstrations=5),
+            "{}.options.worlds[1].demonstrations",
+            5,
+            "gymnasium",
+            ".options.worlds[1]",
+        ),
+        (
+            {**mixed(), "demonstrations": 5},
+            "{}.demonstrations",
+            5,
+            "gymnasium",
+            ".options.worlds[1]",
+        ),
+    ],
+)
+def test_demonstrations_of_a_world_without_an_expert_are_refused_by_their_field(
+    environment: dict[str, Any], field: str, number: int, world: str, where: str
+) -> None:
     with pytest.raises(InputError) as caught:
-        federation({"world": "maze"}, {"world": world})
+        federation({"world": "maze"}, environment)
+    whole = "spec.environments[1]"
     assert caught.value.message == (
-        f"spec.experience.demonstrations: got 40, but world {world} of spec.environments[1] has no "
-        "expert, expected 0 or a file in demonstrationsFrom"
+        f"{field.format(whole)}: got {number}, but world {world} of {whole}{where} has no expert, "
+        "expected 0 or a file in demonstrationsFrom"
     )
-    assert caught.value.hint == (
-        "set spec.environments[1].demonstrations: 0, or its demonstrationsFrom"
-    )
+    assert caught.value.hint == (f"set {whole}{where}.demonstrations: 0, or its demonstrationsFrom")
 
 
-def test_the_environments_own_number_is_named_where_it_has_one() -> None:
-    with pytest.raises(InputError, match=r"^spec.environments\[0\].demonstrations: got 5, but"):
-        federation({"world": "agentgym", "demonstrations": 5}, experience={"demonstrations": 0})
-
-
-def test_a_part_of_several_worlds_is_refused_too() -> None:
-    worlds = [{"name": "a", "world": "maze"}, {"name": "b", "world": "gymnasium"}]
-    with pytest.raises(InputError) as caught:
-        federation({"world": "mixed", "options": {"worlds": worlds}})
-    assert caught.value.message.startswith(
-        "spec.experience.demonstrations: got 40, but world gymnasium of "
-        "spec.environments[0].options.worlds[1] has no expert"
-    )
-    assert caught.value.hint == (
-        "set spec.environments[0].options.worlds[1].demonstrations: 0, or its demonstrationsFrom"
-    )
-    worlds[1]["demonstrations"] = 0  # type: ignore[assignment]
-    federation({"world": "mixed", "options": {"worlds": worlds}})
+def test_a_part_of_several_worlds_may_have_none() -> None:
+    federation(mixed(demonstrations=0))
 
 
 @pytest.mark.parametrize("arguments", [(), ("--cluster",)])
@@ -154,22 +166,6 @@ def test_a_world_that_is_no_class_is_refused_by_name() -> None:
             InputError, match=r"^spec.environments\[0\].world: got 'made', but some_w"
         ):
             check_worlds(federation({"world": "made", **own}))
-
-
-@pytest.mark.parametrize(
-    ("own", "part", "field"),
-    [
-        ({}, {"demonstrations": 5}, "spec.environments[0].options.worlds[0].demonstrations"),
-        ({"demonstrations": 5}, {}, "spec.environments[0].demonstrations"),
-    ],
-)
-def test_the_field_that_has_a_parts_number_is_named(
-    own: dict[str, Any], part: dict[str, Any], field: str
-) -> None:
-    options = {"worlds": [{"name": "a", "world": "gymnasium", **part}]}
-    with pytest.raises(InputError) as caught:
-        federation({"world": "mixed", "options": options, **own})
-    assert caught.value.message.startswith(f"{field}: got 5, but")
 
 
 @pytest.mark.usefixtures("package")

@@ -27,6 +27,12 @@ spec:
 """
 
 
+def federation_of(**spec: Any) -> Federation:
+    spec = {"environments": [{"name": "maze", "world": "maze"}], **spec}
+    head = {"apiVersion": "hansa.dev/v1alpha1", "kind": "Federation", "metadata": {"name": "one"}}
+    return build({**head, "spec": spec})
+
+
 def write(folder: Path, text: str) -> Path:
     file = folder / "federation.yaml"
     file.write_text(text)
@@ -56,17 +62,17 @@ def test_a_manifest_whose_option_would_run_a_program_is_refused(world: str, tmp_
     assert not made.exists()
 
 
-def test_the_status_in_a_file_is_ignored(tmp_path: Path) -> None:
-    federation = load(write(tmp_path, f"{GOOD}\nstatus: {{round: -7, nonsense: true}}\n"))
-    assert federation.status.round == 0
-
-
-def test_empty_documents_around_the_federation_are_ignored(tmp_path: Path) -> None:
-    assert load(write(tmp_path, f"---\n---\n{GOOD}\n---\n")).metadata.name == "one"
-
-
-def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
-    assert load(write(tmp_path, f"\ufeff{GOOD}")).metadata.name == "one"
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(f"{GOOD}\nstatus: {{round: -7, nonsense: true}}\n", id="a status"),
+        pytest.param(f"---\n---\n{GOOD}\n---\n", id="empty documents around the federation"),
+        pytest.param(f"\ufeff{GOOD}", id="a byte order mark"),
+    ],
+)
+def test_what_is_ignored(tmp_path: Path, text: str) -> None:
+    federation = load(write(tmp_path, text))
+    assert (federation.metadata.name, federation.status.round) == ("one", 0)
 
 
 def test_a_dash_reads_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,12 +200,8 @@ def test_a_value_is_shown_in_a_few_words(value: Any, shown: str) -> None:
 
 def test_a_model_folder_needs_a_configuration_and_safetensors(tmp_path: Path) -> None:
     def problem() -> str:
-        source = {"model": {"source": f"path:{tmp_path}"}}
-        environments = [{"name": "maze", "world": "maze"}]
-        document = {"apiVersion": "hansa.dev/v1alpha1", "kind": "Federation"}
-        document |= {"metadata": {"name": "one"}, "spec": {**source, "environments": environments}}
         try:
-            check_model(build(document))
+            check_model(federation_of(model={"source": f"path:{tmp_path}"}))
         except InputError as error:
             return error.message
         return ""
@@ -228,9 +230,7 @@ def test_a_file_of_demonstrations_must_be_there(tmp_path: Path, field: str, pref
     named = {"demonstrationsFrom": f"{prefix}{path}"}
     is_own = "environments" in field
     environment = {"name": "maze", "world": "maze", **(named if is_own else {})}
-    document = {"apiVersion": "hansa.dev/v1alpha1", "kind": "Federation"}
-    spec = {"experience": {} if is_own else named, "environments": [environment]}
-    federation = build({**document, "metadata": {"name": "one"}, "spec": spec})
+    federation = federation_of(experience={} if is_own else named, environments=[environment])
     with pytest.raises(InputError) as caught:
         check_demonstrations(federation)
     assert caught.value.message.startswith(f"{field}: got '")
@@ -240,12 +240,9 @@ def test_a_file_of_demonstrations_must_be_there(tmp_path: Path, field: str, pref
 
 def test_a_run_with_a_store_of_its_own_has_no_file_in_it(tmp_path: Path) -> None:
     file = {"experience": {"demonstrationsFrom": "s3://bucket/shown.jsonl"}}
-    document = {"apiVersion": "hansa.dev/v1alpha1", "kind": "Federation"}
-    spec: dict[str, Any] = {**file, "environments": [{"name": "maze", "world": "maze"}]}
     with pytest.raises(InputError, match=r"spec.storage is absent, so the run's own store is empt"):
-        check_demonstrations(build({**document, "metadata": {"name": "one"}, "spec": spec}))
-    spec["storage"] = {"s3": {"bucket": "bucket"}}
-    check_demonstrations(build({**document, "metadata": {"name": "one"}, "spec": spec}))
+        check_demonstrations(federation_of(**file))
+    check_demonstrations(federation_of(**file, storage={"s3": {"bucket": "bucket"}}))
 
 
 @pytest.mark.parametrize(

@@ -57,8 +57,9 @@ def test_a_courier_that_cannot_start_yet_says_why() -> None:
 def test_what_the_last_courier_failed_of_is_told_while_the_next_one_starts() -> None:
     clinic = Clinic().turn()
     clinic.set(clinic.courier, "failed", exit_code=44, message="no answer").turn()
-    clinic.now += timedelta(seconds=10)
-    clinic.turn().set(clinic.courier, "starting", message="its Pod waits for a node").turn()
+    clinic.wait(seconds=10).set(
+        clinic.courier, "starting", message="its Pod waits for a node"
+    ).turn()
     assert said(clinic, "Connected")[2].startswith("no answer; ")
     clinic.set(
         clinic.courier, "starting", reason="ConsentMissing", message="add the key to the Secret"

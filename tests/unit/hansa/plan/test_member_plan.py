@@ -22,11 +22,9 @@ def test_it_says_that_it_is_there_and_then_listens() -> None:
 
 def test_it_says_so_again_after_an_hour_of_silence_and_not_before() -> None:
     clinic = Clinic().turn().post()
-    clinic.now += timedelta(seconds=GREET_SECONDS - 1)
-    assert clinic.turn().owed() == []
+    assert clinic.wait(seconds=GREET_SECONDS - 1).owed() == []
     assert clinic.wake_at == NOW + timedelta(seconds=GREET_SECONDS)
-    clinic.now += timedelta(seconds=1)
-    assert clinic.turn().owed() == ["hello"]
+    assert clinic.wait(seconds=1).owed() == ["hello"]
 
 
 def test_an_order_that_is_allowed_is_taken_and_gets_a_job() -> None:
@@ -112,14 +110,12 @@ def test_a_retry_waits_for_its_owners_hours_and_budget_and_is_charged() -> None:
     clinic = working(**day)
     for attempt in (2, 3):
         clinic.set(clinic.job, "failed", exit_code=int(Exit.CRASHED)).turn()
-        clinic.now = clinic.wake_at
-        clinic.turn()
+        clinic.wake()
         assert clinic.status.usage.day_seconds == 7200
         assert clinic.status.usage.episodes == 164, "a retry takes more time, and no new tasks"
         assert (clinic.status.current.state == "Working") is (attempt == 2)
     assert clinic.job is None and clinic.status.current.waits_for == "budget"
-    clinic.now += timedelta(days=1)
-    clinic.turn()
+    clinic.wait(days=1)
     assert clinic.job == "five-silo-r1-s1-a3"
     assert clinic.status.usage.day_seconds == 3600
 
@@ -127,8 +123,7 @@ def test_a_retry_waits_for_its_owners_hours_and_budget_and_is_charged() -> None:
 def test_a_rest_stops_its_job() -> None:
     clinic = working().order(kind="rest", role="", round=0, episodes=0)
     assert clinic.job is None and clinic.status.phase == "Idle"
-    clinic.now += timedelta(days=1)
-    assert clinic.turn().owed() == [], "who rests is not lost"
+    assert clinic.wait(days=1).owed() == [], "who rests is not lost"
 
 
 def test_outside_its_hours_it_says_once_that_it_waits_and_starts_by_itself() -> None:
@@ -140,8 +135,7 @@ def test_outside_its_hours_it_says_once_that_it_waits_and_starts_by_itself() -> 
     clinic.post().turn()
     assert clinic.owed() == []
     assert clinic.wake_at == datetime(2026, 11, 17, 20, tzinfo=UTC)
-    clinic.now = clinic.wake_at
-    clinic.turn()
+    clinic.wake()
     assert clinic.job and clinic.owed() == ["taken"]
 
 
@@ -165,8 +159,7 @@ def test_a_days_budget_is_kept_and_new_the_next_day() -> None:
     assert clinic.owed() == ["waits"]
     assert clinic.requests[clinic.courier].assignment.post[0].code == "budget"
     assert clinic.wake_at == datetime(2026, 11, 18, tzinfo=UTC)
-    clinic.now = clinic.wake_at
-    assert clinic.turn().job
+    assert clinic.wake().job
 
 
 def test_a_queue_of_its_own_is_told_and_so_is_its_end() -> None:
@@ -194,8 +187,7 @@ def test_others_are_tried_again_as_often_as_the_owner_says() -> None:
     clinic = working(retries=1).post()
     clinic.set(clinic.job, "failed", exit_code=1).turn()
     assert clinic.owed() == [] and clinic.job is None
-    clinic.now += timedelta(seconds=2)
-    assert clinic.turn().job == "five-silo-r1-s1-a2"
+    assert clinic.wait(seconds=2).job == "five-silo-r1-s1-a2"
     clinic.set(clinic.job, "failed", exit_code=1, reason="CannotStart").turn()
     assert clinic.owed() == ["failed"]
 
@@ -203,17 +195,14 @@ def test_others_are_tried_again_as_often_as_the_owner_says() -> None:
 def test_a_disruption_and_a_lost_report_do_not_count() -> None:
     clinic = working(retries=0).post()
     clinic.set(clinic.job, "failed", reason="Disrupted").turn()
-    clinic.now += timedelta(seconds=2)
-    clinic.turn().set(clinic.job, "succeeded", report=None).turn()
-    clinic.now += timedelta(seconds=5)
-    assert clinic.turn().job == "five-silo-r1-s1-a3"
+    clinic.wait(seconds=2).set(clinic.job, "succeeded", report=None).turn()
+    assert clinic.wait(seconds=5).job == "five-silo-r1-s1-a3"
 
 
 def test_a_job_that_does_not_start_in_time_has_failed() -> None:
     clinic = working(retries=0, startTimeoutSeconds=60).post()
     assert clinic.wake_at == NOW + timedelta(seconds=60)
-    clinic.now += timedelta(seconds=60)
-    clinic.turn()
+    clinic.wait(seconds=60)
     assert clinic.owed() == ["failed"]
     assert "did not start within 60 s" in clinic.status.current.message
 
@@ -221,8 +210,7 @@ def test_a_job_that_does_not_start_in_time_has_failed() -> None:
 def test_a_job_that_takes_longer_than_its_owner_allows_has_failed() -> None:
     clinic = working(retries=0, limits={"jobSeconds": 100}).post()
     clinic.set(clinic.job, "running").turn()
-    clinic.now += timedelta(seconds=100)
-    clinic.turn()
+    clinic.wait(seconds=100)
     assert clinic.owed() == ["failed"] and clinic.job is None
 
 

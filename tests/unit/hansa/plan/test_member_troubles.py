@@ -1,7 +1,5 @@
 """What a silo does while its letters can be neither posted nor read, and when it was doubled."""
 
-from datetime import timedelta
-
 import pytest
 
 from hansa.api.exchange import Cursor
@@ -17,10 +15,8 @@ def test_what_only_a_person_can_fix_is_shown_and_asked_for_every_twenty_polls(tr
     clinic = fail(Clinic(pollSeconds=15).turn(), 42, trouble=trouble, message="not allowed")
     assert (clinic.status.phase, clinic.status.trouble) == ("Failed", trouble)
     assert clinic.status.message == "courier: not allowed"
-    clinic.now += timedelta(seconds=RESTS_POLLS * 15 - 1)
-    assert clinic.turn().courier is None
-    clinic.now += timedelta(seconds=1)
-    clinic.turn().post()
+    assert clinic.wait(seconds=RESTS_POLLS * 15 - 1).courier is None
+    clinic.wait(seconds=1).post()
     assert (clinic.status.phase, clinic.status.trouble) == ("Idle", "")
 
 
@@ -43,19 +39,16 @@ def test_a_store_that_does_not_answer_is_asked_again_while_the_job_goes_on() -> 
     clinic = fail(working(), 44, trouble="Unreachable", message="no answer")
     assert (clinic.status.phase, clinic.status.trouble) == ("Working", "Unreachable")
     assert clinic.courier is None and clinic.job
-    clinic.now += timedelta(seconds=2)
-    assert clinic.turn().courier and clinic.job
+    assert clinic.wait(seconds=2).courier and clinic.job
 
 
 def test_an_order_that_is_gone_ends_all_work_until_it_is_there_again() -> None:
     clinic = fail(working(), 48, trouble="LogReplaced", message="order 1: it is gone")
     assert (clinic.status.phase, clinic.job, clinic.courier) == ("Failed", None, None)
-    clinic.now += timedelta(days=1)
-    clinic.turn()
+    clinic.wait(days=1)
     assert clinic.job is None, "only the courier looks again"
     assert fail(clinic, 48, trouble="LogReplaced").job is None
-    clinic.now += timedelta(days=1)
-    clinic.turn().post()
+    clinic.wait(days=1).post()
     assert clinic.job and clinic.status.phase == "Working"
 
 

@@ -3,17 +3,19 @@
 import pytest
 
 from hansa.api.courier_assignment import CourierReport, LogAdvance
-from tests.support.builders import later, with_spec
+from tests.support.builders import with_spec
 from tests.support.letters import Letters, digest, opened
 
 
 def away(**fields) -> Letters:
     """Round 1 was closed without the clinic, which did not take its order."""
-    cluster = opened("clinic", "bank", rounds=3, participation={"minimumUpdates": 2}, **fields)
-    cluster.deliver().set("fed-r1-maze-a1", "running")
+    cluster = (
+        opened("clinic", "bank", rounds=3, participation={"minimumUpdates": 2}, **fields)
+        .deliver()
+        .set("fed-r1-maze-a1", "running")
+    )
     cluster.hear("bank", "taken")
-    cluster.now = later(601)
-    return cluster.turn()
+    return cluster.plan_at(601)
 
 
 def owed(cluster: Letters, name: str):
@@ -52,24 +54,20 @@ def test_whoever_comes_back_before_it_was_taken_back_keeps_it() -> None:
 
 
 def test_in_a_failed_round_nothing_is_taken_back_before_somebody_asks() -> None:
-    cluster = opened("clinic")
-    cluster.deliver()
-    cluster.now = later(601)
-    cluster.turn()
+    cluster = opened("clinic").deliver()
+    cluster.plan_at(601)
     assert cluster.member("clinic").state == "Away" and cluster.status.failed
     assert cluster.courier is None
 
 
 def test_an_answer_that_comes_after_the_freeze_moves_the_cursor_and_nothing_else() -> None:
-    cluster = opened("clinic", "bank", rounds=2, participation={"minimumUpdates": 2})
-    cluster.deliver()
+    cluster = opened("clinic", "bank", rounds=2, participation={"minimumUpdates": 2}).deliver()
     cluster.hear("bank", "taken")
     cluster.hear("clinic", "taken")
     cluster.answer("maze")
     cluster.answered("bank")
     late = cluster.status.current
-    cluster.now = later(3601)
-    cluster.turn()
+    cluster.plan_at(3601)
     frozen = cluster.status.current.members
     assert [m.environment for m in frozen] == ["bank", "maze"]
     cluster.aggregate()
@@ -84,8 +82,7 @@ def test_an_answer_that_comes_after_the_freeze_moves_the_cursor_and_nothing_else
 def down(cluster: Letters, seconds: range) -> None:
     """Every courier ends with 44 meanwhile."""
     for moment in seconds:
-        cluster.now = later(moment)
-        cluster.turn()
+        cluster.plan_at(moment)
         for name in [n for n in cluster.active() if "-mail-" in n]:
             cluster.set(name, "failed", exit_code=44)
         cluster.turn()
@@ -96,8 +93,7 @@ def test_a_bucket_that_is_down_for_longer_than_the_round_costs_the_silo_its_part
     minimum: int | None, outcome: str
 ) -> None:
     rules = {"participation": {"minimumUpdates": minimum}} if minimum else {}
-    cluster = opened("clinic", **rules)
-    cluster.deliver()
+    cluster = opened("clinic", **rules).deliver()
     cluster.hear("clinic", "taken")
     cluster.answer("maze")
     down(cluster, range(100, 3700, 100))
@@ -113,8 +109,7 @@ def test_a_bucket_that_is_down_for_longer_than_an_order_may_wait_costs_nothing()
     cluster = opened("clinic")
     cluster.answer("maze")
     down(cluster, range(100, 3000, 100))
-    cluster.now = later(3100)
-    cluster.turn().deliver()
+    cluster.plan_at(3100).deliver()
     cluster.hear("clinic", "taken")
     cluster.answered("clinic")
     cluster.aggregate()
@@ -137,8 +132,7 @@ def test_orders_that_the_status_does_not_know_are_told_and_gone_behind() -> None
 
 def without(cluster: Letters, name: str) -> Letters:
     kept = [e for e in cluster.federation.spec.environments if e.name != name]
-    cluster.federation = with_spec(cluster.federation, environments=kept)
-    return cluster.turn()
+    return cluster.change(environments=kept)
 
 
 def test_whoever_leaves_the_spec_while_its_order_is_on_its_way_is_told() -> None:
@@ -150,8 +144,7 @@ def test_whoever_leaves_the_spec_while_its_order_is_on_its_way_is_told() -> None
     assert owed(cluster, "clinic").why == "removed"
     cluster.deliver()
     assert [m.name for m in cluster.status.members] == ["bank"]
-    cluster.federation = with_spec(cluster.federation, environments=before.spec.environments)
-    cluster.turn()
+    cluster.change(environments=before.spec.environments)
     assert cluster.member("clinic").state == "Invited"
 
 
@@ -173,7 +166,6 @@ def test_a_store_that_refuses_does_not_keep_one_that_left_the_spec_from_being_fo
     cluster.federation = with_spec(cluster.federation, suspend=True)
     without(cluster, "clinic")
     assert cluster.condition("Progressing").reason == "Closing"
-    name = next(n for n in cluster.active() if "-mail-" in n)
-    cluster.set(name, "failed", exit_code=42).turn()
+    cluster.set(cluster.running("mail"), "failed", exit_code=42).turn()
     assert cluster.status.phase == "Suspended"
     assert [m.name for m in cluster.status.members] == ["bank"]

@@ -1,6 +1,5 @@
 """What silos would have had alone, as the status tells it."""
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -50,25 +49,6 @@ def test_a_silo_evolves_alone_for_as_many_rounds_as_were_completed_and_only_at_t
     rounds = {name: one.assignment.alone_rounds for name, one in cluster.requests.items()}
     assert rounds.pop("fed-e1-maze-a1") == 2
     assert set(rounds.values()) == {0}
-
-
-@pytest.mark.parametrize(
-    "mode, patience",
-    [
-        pytest.param("none", 300, id="as long as all rounds, and once more"),
-        pytest.param("best", 500, id="and as many again where it may also evolve on"),
-    ],
-)
-def test_the_last_step_waits_for_the_rounds_alone(mode: str, patience: int) -> None:
-    rules = {"roundTimeoutSeconds": 100}
-    cluster = Cluster("maze", rounds=2, evaluation=ALONE, personalization=mode, participation=rules)
-    cluster.run_round().run_round()
-    cluster.set("fed-e2-maze-a1", "running", started_at=cluster.now).turn()
-    opened = cluster.now
-    cluster.now = opened + timedelta(seconds=patience - 1)
-    assert cluster.turn().status.phase != "Succeeded"
-    cluster.now = opened + timedelta(seconds=patience)
-    assert cluster.turn().status.phase == "Succeeded"
 
 
 def test_what_a_silo_had_alone_is_forgotten_when_nobody_asks_any_more() -> None:

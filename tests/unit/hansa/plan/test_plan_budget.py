@@ -49,8 +49,7 @@ def test_a_silo_that_answers_again_has_a_larger_budget() -> None:
 
 
 def test_a_silo_elsewhere_says_it_by_its_exit_code_alone() -> None:
-    cluster = opened("clinic", participation={"minimumUpdates": 1})
-    cluster.deliver()
+    cluster = opened("clinic", participation={"minimumUpdates": 1}).deliver()
     cluster.hear("clinic", "failed", exit=int(Exit.BUDGET_SPENT))
     cluster.answer("maze").aggregate()
     degraded = cluster.condition("Degraded")

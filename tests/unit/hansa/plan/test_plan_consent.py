@@ -34,8 +34,7 @@ def test_once_the_key_is_there_nothing_is_left_of_it() -> None:
 def test_a_wait_without_end_would_hold_the_gpu_so_a_start_has_its_time() -> None:
     cluster = blocked(participation={"retries": 0, "startTimeoutSeconds": 60})
     assert cluster.wake_at == later(60)
-    cluster.now = later(60)
-    cluster.turn()
+    cluster.plan_at(60)
     assert cluster.status.phase == "Failed"
     assert f"did not start within 60 s: {LINE}" in cluster.condition("Progressing").message
     assert cluster.condition("Degraded").reason == "EnvironmentFailed"

@@ -3,7 +3,7 @@
 import pytest
 
 from hansa.api.constants import ANNOTATION_RETRY
-from tests.support.builders import NOW, later, make_report, with_spec
+from tests.support.builders import NOW, later, make_report
 from tests.support.simulated_cluster import Cluster
 
 
@@ -12,8 +12,7 @@ def test_a_crash_is_retried_after_a_pause():
     assert cluster.active() == []
     assert cluster.status.environments[0].state == "Retrying"
     assert cluster.wake_at == later(1)
-    cluster.now = later(1)
-    cluster.turn()
+    cluster.plan_at(1)
     assert cluster.active() == ["fed-r1-maze-a2"]
 
 
@@ -24,8 +23,7 @@ def fail_for_good(cluster, environment):
     ):
         cluster.set(f"fed-r{cluster.status.round}-{environment}-a{attempt}", "failed", exit_code=1)
         cluster.turn()
-        cluster.now = later((cluster.now - NOW).total_seconds() + 60)
-        cluster.turn()
+        cluster.plan_at((cluster.now - NOW).total_seconds() + 60)
         attempt += 1
     return attempt - 1
 
@@ -61,13 +59,9 @@ def test_a_failed_round_resumes_under_the_next_number_from_the_same_start(way):
     cluster = Cluster("maze").turn().set("fed-r1-maze-a1", "failed", exit_code=42).turn()
     assert cluster.status.phase == "Failed"
     if way == "spec":
-        cluster.federation = with_spec(cluster.federation, training={"epochs": 1})
+        cluster.change(training={"epochs": 1})
     else:
-        metadata = cluster.federation.metadata.model_copy(
-            update={"annotations": {ANNOTATION_RETRY: "1"}}
-        )
-        cluster.federation = cluster.federation.model_copy(update={"metadata": metadata})
-    cluster.turn()
+        cluster.annotate(ANNOTATION_RETRY, "1")
     assert cluster.active() == ["fed-r2-maze-a1"]
     assert cluster.status.current.start.round == 0
     assert cluster.status.completed == 0
@@ -79,12 +73,10 @@ def test_the_timeout_counts_from_the_first_running_client_and_then_the_minimum_i
     cluster.set("fed-r1-wordle-a1", "queued").turn()
     cluster.now = later(500)
     cluster.set("fed-r1-maze-a1", "succeeded", started_at=later(500)).turn()
-    cluster.now = later(4000)
-    cluster.turn()
+    cluster.plan_at(4000)
     assert cluster.status.current.members is None
     assert cluster.wake_at == later(500 + 3600)
-    cluster.now = later(4100)
-    cluster.turn()
+    cluster.plan_at(4100)
     assert cluster.active() == ["fed-r1-aggregator-a1"]
     assert {e.name: e.state for e in cluster.status.current.environments}["wordle"] == "Failed"
 
@@ -93,8 +85,7 @@ def test_a_client_that_does_not_start_in_time_has_failed():
     cluster = Cluster("maze", participation={"retries": 0}).turn()
     cluster.set("fed-r1-maze-a1", "starting", message="0/3 nodes have a GPU").turn()
     assert cluster.wake_at == later(600)
-    cluster.now = later(600)
-    cluster.turn()
+    cluster.plan_at(600)
     assert cluster.status.phase == "Failed"
     assert "0/3 nodes have a GPU" in cluster.status.failed.message
     assert cluster.active() == []
@@ -102,8 +93,7 @@ def test_a_client_that_does_not_start_in_time_has_failed():
 
 def test_a_queued_job_runs_no_clock():
     cluster = Cluster("maze").turn().set("fed-r1-maze-a1", "queued").turn()
-    cluster.now = later(10**6)
-    cluster.turn()
+    cluster.plan_at(10**6)
     assert cluster.status.environments[0].state == "Queued"
     assert cluster.wake_at is None
 
@@ -126,16 +116,14 @@ def test_what_is_nobodys_fault_is_retried_without_counting(fields, attempts):
     cluster = Cluster("maze", participation={"retries": 0}).turn()
     for attempt in range(1, attempts + 1):
         cluster.set(f"fed-r1-maze-a{attempt}", **fields).turn()
-        cluster.now = later(60 * attempt)
-        cluster.turn()
+        cluster.plan_at(60 * attempt)
     assert cluster.active() == [f"fed-r1-maze-a{attempts + 1}"]
     assert cluster.status.current.environments[0].failures == 0
 
 
 def test_a_dead_store_is_waited_for_only_until_the_deadline():
     cluster = Cluster("maze").turn().set("fed-r1-maze-a1", "failed", exit_code=44).turn()
-    cluster.now = later(3600)
-    cluster.turn()
+    cluster.plan_at(3600)
     assert cluster.status.phase == "Failed"
 
 
@@ -199,8 +187,7 @@ def test_a_failed_round_tells_the_cause_first_and_once(names, failed, answered, 
 def test_a_failing_aggregator_is_retried_and_then_the_round_fails():
     cluster = Cluster("maze", participation={"retries": 1}).turn().answer("fed-r1-maze-a1").turn()
     cluster.set("fed-r1-aggregator-a1", "failed", exit_code=1).turn()
-    cluster.now = later(1)
-    cluster.turn()
+    cluster.plan_at(1)
     assert cluster.active() == ["fed-r1-aggregator-a2"]
     cluster.set("fed-r1-aggregator-a2", "failed", exit_code=1, message="no disk").turn()
     assert cluster.status.phase == "Failed"
@@ -218,8 +205,7 @@ def test_too_few_updates_past_the_gate_fails_the_round_at_once():
 def test_an_aggregators_lost_or_senseless_report_runs_it_again():
     cluster = Cluster("maze").turn().answer("fed-r1-maze-a1").turn()
     cluster.set("fed-r1-aggregator-a1", "succeeded", report=None).turn()
-    cluster.now = later(1)
-    cluster.turn()
+    cluster.plan_at(1)
     report = make_report(cluster.requests["fed-r1-aggregator-a2"])
     report = report.model_copy(update={"members": [7]})
     cluster.set("fed-r1-aggregator-a2", "succeeded", report=report).turn()
@@ -231,8 +217,7 @@ def test_an_aggregator_that_hangs_fails_the_round():
     cluster = Cluster("maze").turn().answer("fed-r1-maze-a1").turn()
     cluster.set("fed-r1-aggregator-a1", "running").turn()
     assert cluster.wake_at == later(3600)
-    cluster.now = later(3600)
-    cluster.turn()
+    cluster.plan_at(3600)
     assert cluster.status.failed.reason == "AggregationFailed"
     assert cluster.active() == []
 
@@ -259,7 +244,6 @@ def test_an_environment_that_cannot_evaluate_does_not_hold_up_the_end():
 def test_an_evaluation_that_takes_too_long_is_given_up():
     cluster = Cluster("maze", rounds=1).run_round()
     cluster.set("fed-e1-maze-a1", "running").turn()
-    cluster.now = later(4000)
-    cluster.turn()
+    cluster.plan_at(4000)
     assert cluster.status.phase == "Succeeded"
     assert cluster.status.environments[0].healthy is False

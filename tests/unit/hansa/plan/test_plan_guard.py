@@ -108,11 +108,7 @@ def test_a_pause_waits_for_a_person_and_goes_on_from_the_best():
     progressing = next(c for c in cluster.status.conditions if c.type == "Progressing")
     assert progressing.reason == "GuardTripped"
     assert "hansa retry" in progressing.message
-    metadata = cluster.federation.metadata.model_copy(
-        update={"annotations": {ANNOTATION_RETRY: "now"}}
-    )
-    cluster.federation = cluster.federation.model_copy(update={"metadata": metadata})
-    cluster.turn()
+    cluster.annotate(ANNOTATION_RETRY, "now")
     assert start(cluster, "fed-r4-maze-a1") == 1
 
 

@@ -43,8 +43,8 @@ def test_orders_name_all_silos_of_the_round_with_their_keys() -> None:
 
 def test_who_dropped_out_elsewhere_is_left_out_and_the_others_get_an_order_to_mask_again() -> None:
     cluster = answer_all_but_school()
-    name = next(n for n in cluster.active() if "-aggregator-" in n)
     report = dropped_out(1, 0, 1, 2)
+    name = cluster.running("aggregator")
     cluster.set(name, "failed", exit_code=Exit.MASK_AGAIN, report=report).turn()
     boxes = {box.environment: box for box in cluster.courier.boxes}
     again = PostedOrder(kind="work", role="client", round=1, epoch=1)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.builders import later, make_report
+from tests.support.builders import make_report
 from tests.support.letters import Letters, opened
 
 
@@ -35,8 +35,7 @@ def test_a_minimum_lets_a_round_open_without_those_who_are_away() -> None:
 
 
 def test_an_order_goes_from_posted_to_taken_to_answered() -> None:
-    cluster = opened("clinic")
-    cluster.deliver()
+    cluster = opened("clinic").deliver()
     assert cluster.state("clinic") == "Starting"
     assert cluster.member("clinic").sent.serial == 1
     cluster.hear("clinic", "waits", code="window")
@@ -75,10 +74,12 @@ def test_both_kinds_of_silos_are_merged_and_the_last_adapter_is_evaluated_by_bot
 
 
 def test_a_silo_that_does_not_take_its_order_is_left_out_and_not_waited_for_again() -> None:
-    cluster = opened("clinic", participation={"minimumUpdates": 1})
-    cluster.deliver().set("fed-r1-maze-a1", "running")
-    cluster.now = later(601)
-    cluster.turn()
+    cluster = (
+        opened("clinic", participation={"minimumUpdates": 1})
+        .deliver()
+        .set("fed-r1-maze-a1", "running")
+    )
+    cluster.plan_at(601)
     assert cluster.member("clinic").state == "Away"
     assert "MemberAway" in cluster.reasons()
     cluster.answer("maze").aggregate()
@@ -87,11 +88,9 @@ def test_a_silo_that_does_not_take_its_order_is_left_out_and_not_waited_for_agai
 
 
 def test_one_that_comes_back_takes_part_in_the_next_round() -> None:
-    cluster = opened("clinic", "bank", rounds=3, participation={"minimumUpdates": 2})
-    cluster.deliver()
+    cluster = opened("clinic", "bank", rounds=3, participation={"minimumUpdates": 2}).deliver()
     cluster.hear("bank", "taken")
-    cluster.now = later(601)
-    cluster.turn()
+    cluster.plan_at(601)
     assert cluster.member("clinic").state == "Away"
     cluster.hear("clinic", "hello")
     assert cluster.member("clinic").state == "Present"
@@ -103,12 +102,10 @@ def test_one_that_comes_back_takes_part_in_the_next_round() -> None:
 
 
 def test_a_silo_that_took_its_order_and_is_silent_is_left_out_by_the_rounds_clock() -> None:
-    cluster = opened("clinic", participation={"minimumUpdates": 1})
-    cluster.deliver()
+    cluster = opened("clinic", participation={"minimumUpdates": 1}).deliver()
     cluster.hear("clinic", "taken")
     cluster.answer("maze")
-    cluster.now = later(3601)
-    cluster.turn()
+    cluster.plan_at(3601)
     assert cluster.member("clinic").state == "Present", "it works, only too slowly"
     cluster.aggregate()
     assert cluster.status.history[-1].updates == "1/2"
@@ -128,8 +125,7 @@ def test_a_silo_that_took_its_order_and_is_silent_is_left_out_by_the_rounds_cloc
     ],
 )
 def test_who_will_not_or_cannot_is_out_of_the_round_at_once(kind, fields, message) -> None:
-    cluster = opened("clinic", participation={"minimumUpdates": 1})
-    cluster.deliver()
+    cluster = opened("clinic", participation={"minimumUpdates": 1}).deliver()
     cluster.hear("clinic", kind, **fields)
     assert cluster.state("clinic") == "Failed"
     line = next(e for e in cluster.status.environments if e.name == "clinic")
@@ -138,8 +134,7 @@ def test_who_will_not_or_cannot_is_out_of_the_round_at_once(kind, fields, messag
 
 
 def test_who_has_left_comes_back_by_any_letter() -> None:
-    cluster = opened("clinic", "bank", participation={"minimumUpdates": 1})
-    cluster.deliver()
+    cluster = opened("clinic", "bank", participation={"minimumUpdates": 1}).deliver()
     cluster.hear("clinic", "leave")
     assert cluster.member("clinic").state == "Left"
     cluster.hear("clinic", "hello")
@@ -147,15 +142,13 @@ def test_who_has_left_comes_back_by_any_letter() -> None:
 
 
 def test_what_is_said_of_an_older_order_only_shows_that_somebody_is_there() -> None:
-    cluster = opened("clinic")
-    cluster.deliver()
+    cluster = opened("clinic").deliver()
     cluster.hear("clinic", "refused", order=7, code="most", path="seed")
     assert cluster.state("clinic") == "Starting"
 
 
 def test_an_answer_to_another_question_fails_that_silo_alone() -> None:
-    cluster = opened("clinic", "bank", participation={"minimumUpdates": 1})
-    cluster.deliver()
+    cluster = opened("clinic", "bank", participation={"minimumUpdates": 1}).deliver()
     index = [b.environment for b in cluster.courier.boxes].index("bank")
     assert index == 0
     cluster.answered("bank")
@@ -170,16 +163,13 @@ def test_an_answer_to_another_question_fails_that_silo_alone() -> None:
 
 
 def test_a_waiting_silo_has_no_clock() -> None:
-    cluster = opened("clinic", participation={"minimumUpdates": 1})
-    cluster.deliver()
+    cluster = opened("clinic", participation={"minimumUpdates": 1}).deliver()
     cluster.hear("clinic", "waits", code="budget")
-    cluster.now = later(5000)
-    cluster.turn()
+    cluster.plan_at(5000)
     assert cluster.state("clinic") == "Queued"
 
 
 def test_no_clock_runs_before_an_order_is_posted() -> None:
     cluster = opened("clinic", participation={"minimumUpdates": 1})
-    cluster.now = later(5000)
-    cluster.turn()
+    cluster.plan_at(5000)
     assert cluster.state("clinic") == "Queued"

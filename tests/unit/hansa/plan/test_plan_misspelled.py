@@ -3,7 +3,7 @@
 import pytest
 
 from hansa.plan.policy import advice
-from tests.support.builders import make_spec, with_spec
+from tests.support.builders import make_spec
 from tests.support.simulated_cluster import Cluster
 
 CLOSE = (
@@ -41,6 +41,5 @@ def test_the_event_comes_with_the_first_jobs_and_once_for_each_spec() -> None:
     assert list_warnings() == [CLOSE]
     cluster.run_round().run_round()
     assert list_warnings() == [CLOSE]
-    cluster.federation = with_spec(cluster.federation, aggregation={"strategy": "trimmed-mean"})
-    cluster.turn()
+    cluster.change(aggregation={"strategy": "trimmed-mean"})
     assert list_warnings() == [CLOSE]

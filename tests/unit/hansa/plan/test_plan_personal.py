@@ -29,19 +29,21 @@ def test_the_status_says_what_each_silo_serves_and_how_that_does(
 
 
 @pytest.mark.parametrize(
-    "mode, rounds, patience",
+    "mode, alone, rounds, patience",
     [
-        pytest.param("best", 2, 300, id="it may evolve on as long as there were rounds"),
-        pytest.param("finetune", 1, 200, id="the same without mixes"),
-        pytest.param("interpolate", 2, 100, id="mixes cost no round"),
-        pytest.param("none", 2, 100, id="an evaluation is as long as a round at most"),
+        pytest.param("best", False, 2, 300, id="it may evolve on as long as there were rounds"),
+        pytest.param("finetune", False, 1, 200, id="the same without mixes"),
+        pytest.param("interpolate", False, 2, 100, id="mixes cost no round"),
+        pytest.param("none", False, 2, 100, id="an evaluation is as long as a round at most"),
+        pytest.param("none", True, 2, 300, id="alone as long as all rounds, and once more"),
+        pytest.param("best", True, 2, 500, id="and as many again where it may also evolve on"),
     ],
 )
 def test_the_last_step_waits_for_the_rounds_that_a_silo_plays_alone(
-    mode: str, rounds: int, patience: int
+    mode: str, alone: bool, rounds: int, patience: int
 ) -> None:
-    rules = {"roundTimeoutSeconds": 100}
-    cluster = Cluster("maze", rounds=rounds, personalization=mode, participation=rules)
+    fields = {"participation": {"roundTimeoutSeconds": 100}, "evaluation": {"alone": alone}}
+    cluster = Cluster("maze", rounds=rounds, personalization=mode, **fields)
     for _ in range(rounds):
         cluster.run_round()
     name = f"fed-e{rounds}-maze-a1"

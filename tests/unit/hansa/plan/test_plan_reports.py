@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from hansa.api.assignment import ClientReport, EvaluateReport
-from tests.support.builders import later, make_report
+from tests.support.builders import make_report
 from tests.support.simulated_cluster import Cluster
 
 
@@ -45,8 +45,7 @@ def test_the_same_client_may_answer_again_and_honestly() -> None:
     cluster = Cluster("maze", rounds=4).run_round().turn()
     job = "fed-r2-maze-a1"
     claim(cluster, job, evaluation=evaluation(cluster, job, 0))
-    cluster.now = later(1)
-    cluster.turn().answer("fed-r2-maze-a2", successes=7).turn()
+    cluster.plan_at(1).answer("fed-r2-maze-a2", successes=7).turn()
     assert [entry.success.get("maze") for entry in cluster.status.history] == [0.5, 0.7]
     assert cluster.active() == ["fed-r2-aggregator-a1"]
 
@@ -97,6 +96,5 @@ def test_who_stays_when_another_leaves_is_asked_again_under_its_new_number() -> 
     spec = cluster.federation.spec.model_copy(update={"environments": left})
     cluster.federation = cluster.federation.model_copy(update={"spec": spec})
     cluster.answer("fed-r1-maze-a1").turn()
-    cluster.now = later(1)
-    cluster.turn().answer("fed-r1-maze-a2").turn()
+    cluster.plan_at(1).answer("fed-r1-maze-a2").turn()
     assert cluster.active() == ["fed-r1-aggregator-a1"]

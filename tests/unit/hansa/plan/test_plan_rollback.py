@@ -13,11 +13,7 @@ from tests.support.unevaluated_plans import FEW, fail
 
 def ask(cluster: Cluster, value: str) -> Cluster:
     """The federation after somebody has set the annotation."""
-    metadata = cluster.federation.metadata.model_copy(
-        update={"annotations": {ANNOTATION_ROLLBACK: value}}
-    )
-    cluster.federation = cluster.federation.model_copy(update={"metadata": metadata})
-    return cluster.turn()
+    return cluster.annotate(ANNOTATION_ROLLBACK, value)
 
 
 def plain(rounds: int = 4) -> Cluster:

@@ -69,8 +69,7 @@ def test_the_aggregator_needs_no_more_updates_than_environments_are_left() -> No
     cluster = Cluster(*names, participation={"minimumUpdates": 3}).turn()
     left = [e.to_json() for e in cluster.federation.spec.environments if e.name in names[:2]]
     changes = {"environments": left, "participation": {"minimumUpdates": 2}}
-    cluster.federation = with_spec(cluster.federation, **changes)
-    cluster.turn().answer("fed-r1-babyai-a1", "fed-r1-maze-a1").turn()
+    cluster.change(**changes).answer("fed-r1-babyai-a1", "fed-r1-maze-a1").turn()
     current = cluster.status.current
     assert current is not None and len(current.members or []) == 2
     assert build_aggregator_assignment(cluster.federation, current).minimum == 2
@@ -78,8 +77,7 @@ def test_the_aggregator_needs_no_more_updates_than_environments_are_left() -> No
 
 def test_who_waits_for_a_refused_spec_learns_that_it_was_seen() -> None:
     cluster = Cluster("maze").turn()
-    cluster.federation = with_spec(cluster.federation, seed=8)
-    cluster.turn()
+    cluster.change(seed=8)
     assert cluster.status.observed_generation == cluster.federation.metadata.generation
     assert cluster.status.phase == "Failed"
 

@@ -16,11 +16,7 @@ NAMES = ("babyai", "maze", "wordle")
 
 
 def retry(cluster: Cluster, value: str) -> Cluster:
-    metadata = cluster.federation.metadata.model_copy(
-        update={"annotations": {ANNOTATION_RETRY: value}}
-    )
-    cluster.federation = cluster.federation.model_copy(update={"metadata": metadata})
-    return cluster.turn()
+    return cluster.annotate(ANNOTATION_RETRY, value)
 
 
 @pytest.mark.attack(

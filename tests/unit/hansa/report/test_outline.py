@@ -43,10 +43,9 @@ def text_of(page: str) -> str:
 
 def changed_to(given: Federation, first: float, last: float) -> Federation:
     """The same federation, each environment of which went from one ratio to another."""
-    document = given.to_json()
-    for entry, ratio in zip(document["status"]["history"], (first, last), strict=True):
-        entry["success"] = dict.fromkeys(entry["success"], ratio)
-    return Federation.model_validate_json(json.dumps(document))
+    for entry, ratio in zip(given.status.history, (first, last), strict=True):
+        entry.success.update(dict.fromkeys(entry.success, ratio))
+    return given
 
 
 @pytest.mark.parametrize(

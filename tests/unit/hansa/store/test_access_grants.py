@@ -45,8 +45,21 @@ def allows(policy: dict[str, Any], action: str, key: str, bucket: str = "hansa")
     return False
 
 
+ACTIONS = {"read": "s3:GetObject", "list": "s3:ListBucket", "write": "s3:PutObject"}
+ALL = " ".join(ACTIONS)
+
+
+def rights(policy: dict[str, Any], key: str, bucket: str = "hansa") -> str:
+    """Everything that a policy allows with a key."""
+    return " ".join(n for n, action in ACTIONS.items() if allows(policy, action, key, bucket))
+
+
+def policy_of(identity: str, **environment: Any) -> dict[str, Any]:
+    return access_grants.iam_policy(access_grants.list_grants(spec(**environment), identity))
+
+
 def test_the_policy_of_an_environment_is_this_document() -> None:
-    assert access_grants.iam_policy(access_grants.list_grants(spec(), "maze")) == {
+    assert policy_of("maze") == {
         "Version": "2012-10-17",
         "Statement": [
             {
@@ -92,64 +105,50 @@ def test_the_policy_of_an_environment_is_this_document() -> None:
 
 
 def test_a_name_that_begins_with_anothers_name_opens_nothing() -> None:
-    policy = access_grants.iam_policy(access_grants.list_grants(spec(), "maze"))
+    policy = policy_of("maze")
     for root in (bucket_keys.update_root, bucket_keys.evaluation_root, bucket_keys.experience_root):
-        assert allows(policy, "s3:PutObject", root(STORAGE.prefix, "maze") + "00001")
-        for action in ("s3:GetObject", "s3:PutObject", "s3:ListBucket"):
-            assert not allows(policy, action, root(STORAGE.prefix, "maze2") + "00001")
-            assert not allows(policy, action, root(STORAGE.prefix, "maze").rstrip("/"))
+        assert rights(policy, root(STORAGE.prefix, "maze") + "00001") == ALL
+        assert rights(policy, root(STORAGE.prefix, "maze2") + "00001") == ""
+        assert rights(policy, root(STORAGE.prefix, "maze").rstrip("/")) == ""
 
 
-@pytest.mark.parametrize("action", ["s3:GetObject", "s3:PutObject", "s3:ListBucket"])
-def test_the_aggregator_sees_no_experience_and_no_evaluation(action: str) -> None:
-    policy = access_grants.iam_policy(access_grants.list_grants(spec(), "aggregator"))
+def test_the_aggregator_sees_no_experience_and_no_evaluation() -> None:
     for name in ("maze", "maze2"):
-        assert not allows(policy, action, bucket_keys.experience_shard(STORAGE.prefix, name, 1))
-        assert not allows(policy, action, bucket_keys.evaluation(STORAGE.prefix, name, 1))
+        for key in (bucket_keys.experience_shard, bucket_keys.evaluation):
+            assert rights(policy_of("aggregator"), key(STORAGE.prefix, name, 1)) == ""
 
 
 def test_the_aggregator_reads_updates_and_writes_only_what_is_shared() -> None:
-    policy = access_grants.iam_policy(access_grants.list_grants(spec(), "aggregator"))
-    update = bucket_keys.update_folder(STORAGE.prefix, "maze", 3)
-    assert allows(policy, "s3:GetObject", update + bucket_keys.ADAPTER)
-    assert allows(policy, "s3:ListBucket", update)
-    assert not allows(policy, "s3:PutObject", update + bucket_keys.ADAPTER)
-    assert allows(
-        policy, "s3:PutObject", bucket_keys.global_folder(STORAGE.prefix, 3) + bucket_keys.ADAPTER
-    )
-    assert allows(policy, "s3:PutObject", bucket_keys.federation(STORAGE.prefix))
+    policy = policy_of("aggregator")
+    for folder, allowed in (
+        (bucket_keys.update_folder(STORAGE.prefix, "maze", 3), "read list"),
+        (bucket_keys.global_folder(STORAGE.prefix, 3), ALL),
+    ):
+        assert rights(policy, folder + bucket_keys.ADAPTER) == allowed
+    assert rights(policy, bucket_keys.federation(STORAGE.prefix)) == ALL
 
 
 def test_the_audit_log_is_written_by_the_aggregator_and_read_by_all() -> None:
-    entry = bucket_keys.audit_entry(STORAGE.prefix, 3)
-    for identity, may_write in (("aggregator", True), ("maze", False)):
-        policy = access_grants.iam_policy(access_grants.list_grants(spec(), identity))
-        assert allows(policy, "s3:GetObject", entry)
-        assert allows(policy, "s3:ListBucket", bucket_keys.audit_root(STORAGE.prefix))
-        assert allows(policy, "s3:PutObject", entry) is may_write
+    for identity, allowed in (("aggregator", ALL), ("maze", "read list")):
+        assert rights(policy_of(identity), bucket_keys.audit_entry(STORAGE.prefix, 3)) == allowed
+        assert "list" in rights(policy_of(identity), bucket_keys.audit_root(STORAGE.prefix))
 
 
-@pytest.mark.parametrize("action", ["s3:GetObject", "s3:PutObject", "s3:ListBucket"])
-def test_a_silo_and_the_aggregator_may_both_write_its_claims_where_updates_are_masked(
-    action: str,
-) -> None:
+def test_a_silo_and_the_aggregator_may_both_write_its_claims_where_updates_are_masked() -> None:
     claim, other = (bucket_keys.claim(STORAGE.prefix, name, 3, 0) for name in ("maze", "maze2"))
     silo = access_grants.environment_grants(STORAGE, "maze", claims=True)
     remote = access_grants.remote_grants(STORAGE, "maze", claims=True)
-    for granted in (silo, remote):
-        assert allows(access_grants.iam_policy(granted), action, claim)
-        assert not allows(access_grants.iam_policy(granted), action, other)
+    for policy in map(access_grants.iam_policy, (silo, remote)):
+        assert (rights(policy, claim), rights(policy, other)) == (ALL, "")
     policy = access_grants.iam_policy(access_grants.aggregator_grants(STORAGE, claims=True))
-    assert allows(policy, action, claim) and allows(policy, action, other)
+    assert (rights(policy, claim), rights(policy, other)) == (ALL, ALL)
     for identity in ("maze", "aggregator"):
-        assert not allows(
-            access_grants.iam_policy(access_grants.list_grants(spec(), identity)), action, claim
-        )
+        assert rights(policy_of(identity), claim) == ""
 
 
 def test_nobody_may_delete() -> None:
     for identity in ("maze", "aggregator"):
-        text = json.dumps(access_grants.iam_policy(access_grants.list_grants(spec(), identity)))
+        text = json.dumps(policy_of(identity))
         assert "Delete" not in text
         assert "s3:*" not in text
 
@@ -163,8 +162,7 @@ def test_a_private_store_elsewhere_has_a_policy_of_its_own() -> None:
     shared, own = (access_grants.iam_policy(granted) for granted in stores.values())
     assert "experience" not in json.dumps(shared)
     shard = bucket_keys.experience_shard("mine", "maze", 1)
-    assert allows(own, "s3:PutObject", shard, bucket="private")
-    assert not allows(own, "s3:PutObject", shard)
+    assert (rights(own, shard, "private"), rights(own, shard)) == (ALL, "")
 
 
 def test_a_private_bucket_beside_the_exchange_is_in_the_same_policy() -> None:
@@ -174,10 +172,8 @@ def test_a_private_bucket_beside_the_exchange_is_in_the_same_policy() -> None:
     )
     [granted] = stores.values()
     policy = access_grants.iam_policy(granted)
-    assert allows(
-        policy, "s3:PutObject", bucket_keys.experience_shard("", "maze", 1), bucket="private"
-    )
-    assert allows(policy, "s3:GetObject", bucket_keys.federation(STORAGE.prefix))
+    assert rights(policy, bucket_keys.experience_shard("", "maze", 1), "private") == ALL
+    assert rights(policy, bucket_keys.federation(STORAGE.prefix)) == "read list"
 
 
 @pytest.mark.parametrize(
@@ -196,19 +192,12 @@ def test_resources_are_named_as_the_region_wants(region: str, start: str) -> Non
 
 
 def test_a_file_of_demonstrations_may_be_read_by_its_environment_alone() -> None:
-    given = spec(demonstrationsFrom="s3://data/silo/shown.jsonl")
-    policy = access_grants.iam_policy(access_grants.list_grants(given, "maze"))
-    assert allows(policy, "s3:GetObject", "silo/shown.jsonl", "data")
-    assert allows(policy, "s3:ListBucket", "silo/shown.jsonl", "data")
-    assert not allows(policy, "s3:PutObject", "silo/shown.jsonl", "data")
-    assert not allows(policy, "s3:GetObject", "silo/other.jsonl", "data")
+    given = {"demonstrationsFrom": "s3://data/silo/shown.jsonl"}
+    assert rights(policy_of("maze", **given), "silo/shown.jsonl", "data") == "read list"
+    assert rights(policy_of("maze", **given), "silo/other.jsonl", "data") == ""
     for other in ("maze2", "aggregator"):
-        policy = access_grants.iam_policy(access_grants.list_grants(given, other))
-        assert not allows(policy, "s3:GetObject", "silo/shown.jsonl", "data")
-    without = access_grants.list_grants(spec(demonstrationsFrom="/a/path"), "maze")
-    assert access_grants.iam_policy(without) == access_grants.iam_policy(
-        access_grants.list_grants(spec(), "maze")
-    )
+        assert rights(policy_of(other, **given), "silo/shown.jsonl", "data") == ""
+    assert policy_of("maze", demonstrationsFrom="/a/path") == policy_of("maze")
 
 
 @pytest.mark.parametrize(
@@ -279,65 +268,48 @@ def test_no_environment_reaches_into_another(mine: str, other: str, prefix: str)
         bucket_keys.claim(prefix, other, 1, 0),
     ]
     for key in theirs:
-        for action in ("s3:GetObject", "s3:PutObject", "s3:ListBucket"):
-            assert allows(policy, action, key) is (mine == other)
+        assert rights(policy, key) == (ALL if mine == other else "")
 
 
 # Silos in clusters of their own
 
 
-@pytest.mark.parametrize("action", ["s3:GetObject", "s3:PutObject", "s3:ListBucket"])
-def test_an_environment_of_the_same_cluster_has_nothing_to_do_with_letters(action: str) -> None:
+LETTERS = (bucket_keys.order, bucket_keys.answer)
+
+
+def letter_rights(policy: dict[str, Any], name: str) -> tuple[str, ...]:
+    """What it allows with orders to a silo and answers of it."""
+    return tuple(rights(policy, key(STORAGE.prefix, name, 7)) for key in LETTERS)
+
+
+def test_an_environment_of_the_same_cluster_has_nothing_to_do_with_letters() -> None:
     for identity in ("maze", "aggregator"):
-        policy = access_grants.iam_policy(access_grants.list_grants(spec(), identity))
-        for key in (bucket_keys.order, bucket_keys.answer):
-            assert not allows(policy, action, key(STORAGE.prefix, "maze", 1))
+        assert letter_rights(policy_of(identity), "maze") == ("", "")
 
 
-def test_a_remote_silo_reads_its_orders_and_writes_its_answers() -> None:
+def test_a_remote_silo_reads_its_orders_and_writes_its_answers_and_no_others() -> None:
     policy = access_grants.iam_policy(access_grants.remote_grants(STORAGE, "maze"))
-    order, answer = (
-        key(STORAGE.prefix, "maze", 7) for key in (bucket_keys.order, bucket_keys.answer)
-    )
-    assert allows(policy, "s3:GetObject", order)
-    assert not allows(policy, "s3:PutObject", order)
-    assert allows(policy, "s3:GetObject", answer)
-    assert allows(policy, "s3:PutObject", answer)
+    assert letter_rights(policy, "maze") == ("read list", ALL)
+    assert letter_rights(policy, "maze2") == ("", "")
     for root in (bucket_keys.update_root, bucket_keys.evaluation_root):
-        assert allows(policy, "s3:PutObject", root(STORAGE.prefix, "maze") + "00001")
-    assert not allows(policy, "s3:PutObject", bucket_keys.global_folder(STORAGE.prefix, 1))
+        assert rights(policy, root(STORAGE.prefix, "maze") + "00001") == ALL
+    assert rights(policy, bucket_keys.global_folder(STORAGE.prefix, 1)) == "read list"
 
 
-@pytest.mark.parametrize("action", ["s3:GetObject", "s3:PutObject", "s3:ListBucket"])
-def test_a_remote_silo_may_keep_its_own_experience_in_either_bucket_and_no_other(
-    action: str,
-) -> None:
+def test_a_remote_silo_may_keep_its_own_experience_in_either_bucket_and_no_other() -> None:
     shared = access_grants.iam_policy(access_grants.remote_grants(STORAGE, "maze"))
-    assert allows(shared, action, bucket_keys.experience_shard(STORAGE.prefix, "maze", 1))
-    assert not allows(shared, action, bucket_keys.experience_shard(STORAGE.prefix, "maze2", 1))
+    assert rights(shared, bucket_keys.experience_shard(STORAGE.prefix, "maze", 1)) == ALL
+    assert rights(shared, bucket_keys.experience_shard(STORAGE.prefix, "maze2", 1)) == ""
     private = S3(bucket="private", prefix="mine")
     own = access_grants.iam_policy(access_grants.private_grants(private, "maze"))
-    assert allows(own, action, bucket_keys.experience_shard("mine", "maze", 1), "private")
+    assert rights(own, bucket_keys.experience_shard("mine", "maze", 1), "private") == ALL
     assert "hansa/" not in json.dumps(own)
-
-
-@pytest.mark.parametrize("action", ["s3:GetObject", "s3:PutObject", "s3:ListBucket"])
-def test_a_remote_silo_has_nothing_to_do_with_anothers_letters(action: str) -> None:
-    policy = access_grants.iam_policy(access_grants.remote_grants(STORAGE, "maze"))
-    for key in (bucket_keys.order, bucket_keys.answer):
-        assert not allows(policy, action, key(STORAGE.prefix, "maze2", 1))
 
 
 def test_the_coordinator_writes_orders_and_reads_answers() -> None:
     policy = access_grants.iam_policy(access_grants.aggregator_grants(STORAGE, has_remote=True))
     for name in ("maze", "maze2"):
-        order, answer = (
-            key(STORAGE.prefix, name, 1) for key in (bucket_keys.order, bucket_keys.answer)
-        )
-        assert allows(policy, "s3:PutObject", order)
-        assert allows(policy, "s3:GetObject", order)
-        assert allows(policy, "s3:GetObject", answer)
-        assert not allows(policy, "s3:PutObject", answer)
+        assert letter_rights(policy, name) == (ALL, "read list")
     assert len(json.dumps(policy)) < 2048, "Amazon takes 2,048 characters for a user's own policy"
 
 
@@ -347,3 +319,10 @@ def test_nothing_is_overwritten_where_the_store_knows_the_condition() -> None:
     [put] = [s for s in once["Statement"] if s["Action"] == ["s3:PutObject"]]
     assert put.pop("Condition") == {"Null": {"s3:if-none-match": "false"}}
     assert once == plain
+
+
+def test_minio_is_told_to_make_no_further_access_keys() -> None:
+    granted = access_grants.remote_grants(STORAGE, "maze")
+    plain, minio = (access_grants.iam_policy(granted, minio=each) for each in (False, True))
+    denied = {"Effect": "Deny", "Action": ["admin:*"]}
+    assert minio["Statement"] == [*plain["Statement"], denied]

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from hansa.cli.views.federation import (
+    RowTable,
     StatusView,
     describe_pod_state,
     list_federations,
@@ -23,9 +24,14 @@ FAILED = run(
 )
 
 
+def table_of(shown: StatusView, first: str) -> RowTable:
+    """A table by its first title."""
+    return next(t for t in shown.tables if t.titles[0] == first)
+
+
 def rows(shown: StatusView, first: str) -> dict[str, dict[str, str]]:
     """A table by its first title, each row by its first cell."""
-    table = next(t for t in shown.tables if t.titles[0] == first)
+    table = table_of(shown, first)
     return {row[0]: dict(zip(table.titles, row, strict=True)) for row in table.rows}
 
 
@@ -93,11 +99,8 @@ def test_a_finished_federation_shows_its_adapter_and_its_history() -> None:
         shown.headline == "fed: Succeeded, 2 of 2 rounds done, success 50.0% (best 50.0%, round 0)"
     )
     assert shown.footer == ["adapter of round 2: s3://bucket/run/global/00002/"]
-    assert [row[1] for row in next(t for t in shown.tables if t.titles[0] == "ROUND").rows] == [
-        "base",
-        "aggregated",
-        "aggregated",
-    ]
+    outcomes = [row[1] for row in table_of(shown, "ROUND").rows]
+    assert outcomes == ["base", "aggregated", "aggregated"]
 
 
 def test_what_joining_brought_each_environment_is_said_below() -> None:
@@ -130,7 +133,7 @@ def test_many_environments_are_cut_to_a_screen_and_wide_shows_all() -> None:
     many = run(make_federation(*names), lambda r: make_job(r, "running"))
     short, whole = (screen(look_at(many), later(1), wide=wide) for wide in (False, True))
     assert len(rows(short, "ENVIRONMENT")) == 20
-    assert next(t for t in short.tables if t.titles[0] == "ENVIRONMENT").rest.startswith("and 40")
+    assert table_of(short, "ENVIRONMENT").rest.startswith("and 40")
     assert len(rows(whole, "ENVIRONMENT")) == 60
 
 
@@ -139,9 +142,7 @@ def test_events_are_shown_newest_last() -> None:
         {"reason": f"R{i}", "lastTimestamp": stamp(later(100 - i)), "message": f"m{i}", "count": 1}
         for i in range(12)
     ]
-    table = next(
-        t for t in screen(look_at(DONE, events=events), later(200)).tables if t.titles[0] == "EVENT"
-    )
+    table = table_of(screen(look_at(DONE, events=events), later(200)), "EVENT")
     assert [row[0] for row in table.rows] == [f"R{i}" for i in reversed(range(8))]
     assert table.rest == "and 4 older: -o wide"
 
@@ -214,20 +215,15 @@ def test_a_minute_of_silence_is_no_sign_of_death() -> None:
         assert screen(look_at(federation, jobs=[]), later(50)).warnings == []
 
 
-def test_a_retry_that_nobody_answers_is_a_sign_of_death() -> None:
+@pytest.mark.parametrize("what, before", [("retry", ""), ("rollback", "0@")])
+def test_what_was_asked_for_and_nobody_acts_on_is_a_sign_of_death(what: str, before: str) -> None:
     look = look_at(FAILED)
-    look.federation["metadata"]["annotations"] = {"hansa.dev/retry": later(10).isoformat()}
+    asked = f"{before}{later(10).isoformat()}"
+    look.federation["metadata"]["annotations"] = {f"hansa.dev/{what}": asked}
     assert screen(look, later(40)).warnings == []
-    assert "a retry was asked for 1m20s ago" in screen(look, later(90)).warnings[0]
-
-
-def test_a_rollback_that_nobody_acts_on_is_a_sign_of_death() -> None:
-    look = look_at(FAILED)
-    asked = f"0@{later(10).isoformat()}"
-    look.federation["metadata"]["annotations"] = {"hansa.dev/rollback": asked}
-    assert screen(look, later(40)).warnings == []
-    assert "a rollback was asked for 1m20s ago" in screen(look, later(90)).warnings[0]
-    look.federation["status"]["rollback"] = asked
+    assert f"a {what} was asked for 1m20s ago" in screen(look, later(90)).warnings[0]
+    state = look.federation["status"]
+    (state if what == "rollback" else state["failed"])[what] = asked
     assert screen(look, later(90)).warnings == []
 
 
@@ -322,4 +318,4 @@ def test_with_privacy_the_screen_has_epsilon_and_no_count_that_stays_in_the_silo
     assert row["EPSILON"] == "2.500"
     assert "/" not in row["EXPLORED"]
     plain = screen(look_at(DONE), later(60), wide=True)
-    assert "EPSILON" not in next(t for t in plain.tables if t.titles[0] == "ENVIRONMENT").titles
+    assert "EPSILON" not in table_of(plain, "ENVIRONMENT").titles
