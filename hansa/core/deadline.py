@@ -26,8 +26,7 @@ def limit_seconds(seconds: float) -> Iterator[None]:
     timer.start()
     try:
         yield
-    finally:
+    finally:  # an exception that was set by now comes here; taking it back would not clear its flag
         timer.cancel()
         with lock:
             has_ended.set()
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, None)  # one that came at the last moment
