@@ -7,15 +7,15 @@ a norm is one kernel of torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from types import MethodType
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.functional import rms_norm
 
-from hansa_client.models.lora import replace_forwards
 from hansa_client.models.segments import Segments
 
 _NORMS = frozenset({"LlamaRMSNorm", "MistralRMSNorm", "Qwen2RMSNorm", "Qwen3RMSNorm"})
@@ -36,6 +36,18 @@ def fuse_layers(
             if (forward := _choose_forward(layer, dropout, segments))
         ]
     )
+
+
+@contextmanager
+def replace_forwards(forwards: Sequence[tuple[Any, Callable[..., torch.Tensor]]]) -> Iterator[None]:
+    """Within, these layers compute by these functions."""
+    for layer, forward in forwards:
+        layer.forward = MethodType(forward, layer)
+    try:
+        yield
+    finally:
+        for layer, _ in forwards:
+            del layer.forward
 
 
 def _choose_forward(

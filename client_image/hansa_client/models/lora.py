@@ -6,9 +6,8 @@ the builtin model. Arrays are those of NumPy, as everywhere else in Hansa.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -110,18 +109,6 @@ def merge_adapter(model: Any, adapter: Adapter, tensors: Tensors) -> Iterator[No
                 weight.copy_(original)
 
 
-@contextmanager
-def replace_forwards(forwards: Sequence[tuple[Any, Callable[..., torch.Tensor]]]) -> Iterator[None]:
-    """Within, these layers compute by these functions."""
-    for layer, forward in forwards:
-        layer.forward = MethodType(forward, layer)
-    try:
-        yield
-    finally:
-        for layer, _ in forwards:
-            del layer.forward
-
-
 def fold_layers(wrapped: Any, adapter: Adapter) -> AbstractContextManager[None]:
     """Within, small layers compute with W + s·B·A instead of adding B·A to their output.
 
@@ -129,6 +116,8 @@ def fold_layers(wrapped: Any, adapter: Adapter) -> AbstractContextManager[None]:
     is cheaper for a layer of a few hundred rows. With dropout, which is defined on the input of A,
     nothing is folded.
     """
+    from hansa_client.models.fused_layers import replace_forwards
+
     if plain := _find_builtin(wrapped):
         kind, forward = plain.Linear, plain.Linear.folded
     else:
