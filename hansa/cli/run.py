@@ -44,10 +44,13 @@ def run(
     from hansa.local.loop import RunOptions
     from hansa.local.rundir import DEFAULT_ROOT, RunDir
     from hansa.manifests.load import load
+    from hansa.manifests.world_notes import find_world_notes
 
     federation = load(file)
     folder = RunDir(out or DEFAULT_ROOT / federation.metadata.name)
     _say_ignored_fields(federation)
+    for note in find_world_notes(federation.spec):
+        say(f"note: {note}")
     options = RunOptions(
         embedded=embedded_store,
         parallel=parallel,

@@ -146,11 +146,13 @@ def summarize(federation: "Federation") -> str:
 
 def list_notes(federation: "Federation") -> list[str]:
     """What is allowed, and yet worth knowing before a run."""
+    from hansa.manifests.world_notes import find_world_notes
     from hansa.plan.policy import advice
 
     spec = federation.spec
     return [
         *_note_unknown_experts(spec),
+        *find_world_notes(spec),
         *_note_storage(spec),
         *_note_digests(spec),
         *_note_server_step(spec),
