@@ -35,7 +35,7 @@ HOMES = {
     "torch": ["hansa_client"],
     "transformers": ["hansa_client"],
     "peft": ["hansa_client"],
-    "tokenizers": ["hansa_client"],
+    "tokenizers": ["hansa_client", "hansa/manifests/world_notes.py"],
     "urllib3": [
         "hansa/core/http.py",
         "hansa/kubernetes/client.py",
