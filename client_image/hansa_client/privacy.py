@@ -57,9 +57,12 @@ class Stream:
 def open_ledger(store: ObjectStore, assignment: Assignment) -> Ledger | None:
     """The ledger of a silo with privacy; refused where its owner asks for it and the spec does not.
 
-    Before anything is loaded, played or sent.
+    Before anything is loaded, played or sent. The owner's budget is in the private store: a silo
+    without one has none, and in a bucket that it shares it may read nothing there.
     """
     privacy = assignment.settings.privacy
+    if privacy is None and assignment.experience_storage is None:
+        return None
     key = bucket_keys.privacy_budget(assignment.environment)
     data = get_if_present(store, key)
     own = parse(Budget, key, data) if data is not None else None

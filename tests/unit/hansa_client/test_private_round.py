@@ -17,7 +17,7 @@ from hansa.core.errors import BudgetSpent, OrderRefused, PermanentError
 from hansa_client.evaluation import make_report
 from hansa_client.experience import shards
 from hansa_client.last import evaluate_only
-from hansa_client.privacy import NoisyCounts, Stream
+from hansa_client.privacy import NoisyCounts, Stream, open_ledger
 from hansa_client.round import play_round
 from hansa_client.silo import Silo
 from tests.support.memory_store import MemoryStore
@@ -428,6 +428,15 @@ def test_a_silo_with_a_budget_takes_part_in_nothing_without_privacy(
         play(MemoryStore(), private, plain)
     with pytest.raises(OrderRefused, match=r"protects tasks, and spec.privacy.unit is trajectory"):
         play(MemoryStore(), private, private_assign({"unit": "trajectory"}))
+
+
+def test_a_silo_without_a_private_store_asks_its_bucket_for_no_budget(assign: Assign) -> None:
+    """Its identity may read nothing at the root of a bucket that it shares."""
+    shared = MemoryStore()
+    assert open_ledger(shared, assign()) is None
+    assert shared.read == []
+    open_ledger(shared, assign(experienceStorage={"bucket": "private", "prefix": "own"}))
+    assert shared.read == [BUDGET]
 
 
 def test_a_client_refuses_by_itself_what_the_spec_should_have_refused(assign: Assign) -> None:
