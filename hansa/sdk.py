@@ -1,10 +1,13 @@
 """The functions of `import hansa`: the work of commands, with objects for text."""
 
+import inspect
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from hansa.api.status import Federation
+from hansa.core.entry_points import FilePoint
 from hansa.core.errors import HansaError, InputError
 from hansa.kubernetes.federations import open_federations
 from hansa.local import display
@@ -13,6 +16,7 @@ from hansa.local.loop import RunOptions
 from hansa.local.loop import run as run_loop
 from hansa.local.results import write_results
 from hansa.local.rundir import DEFAULT_ROOT, RunDir, explain_phase, suggest_fix
+from hansa.manifests import world_files
 from hansa.manifests.load import build, check_on_machine, load
 from hansa.publish.bucket import read_known_fields, set_endpoint
 from hansa.publish.pull import pull_federation, pull_run
@@ -40,12 +44,16 @@ def run(
     embedded_store: bool = False,
     credentials: str | Path | None = None,
     quiet: bool = False,
+    worlds: Mapping[str, type] | None = None,
 ) -> Federation:
     """Run a federation on this machine to its end; called again, it resumes where it stopped.
 
-    `out` is the run's folder, runs/NAME by default; the others are the options of `hansa run`.
-    Returns the federation with its status. HansaError says why a run has failed.
+    `out` is the run's folder, runs/NAME by default; `worlds` are classes of Python files by the
+    names that the manifest gives them; the others are the options of `hansa run`. Returns the
+    federation with its status. HansaError says why a run has failed.
     """
+    for name, kind in (worlds or {}).items():
+        _offer_world(name, kind)
     wanted = load_manifest(federation)
     folder = RunDir(Path(out) if out else DEFAULT_ROOT / wanted.metadata.name)
     options = RunOptions(
@@ -58,6 +66,22 @@ def run(
     if ended.status.phase == "Failed":
         raise HansaError(explain_phase(ended), hint=suggest_fix(folder))
     return ended
+
+
+def _offer_world(name: str, kind: type) -> None:
+    field = f"worlds[{name!r}]"
+    try:
+        file = Path(inspect.getfile(kind)).resolve()
+    except (OSError, TypeError):
+        fits = "expected a class of a Python file, which the run's processes import"
+        raise InputError(f"{field}: got {kind!r}, which is in no file, {fits}") from None
+    caller = sys._getframe(2).f_globals
+    if str(caller.get("__name__")).startswith(FilePoint.PREFIX):
+        raise InputError(
+            f"{file}: starts a run while it is imported for its worlds, expected that below "
+            'if __name__ == "__main__":'
+        )
+    world_files.offer_class(file, kind.__qualname__, field, name)
 
 
 class _Silent(display.PlainDisplay):

@@ -27,5 +27,5 @@ BUILTIN: dict[str, BuiltinWorld] = {
 }
 """Name to class, what it is, and whether it has an expert."""
 
-WORLDS = Registry(group="hansa.worlds", builtin=BUILTIN)
-"""Every world of this machine; packages add theirs by entry points."""
+WORLDS = Registry(group="hansa.worlds", builtin=BUILTIN, variable="HANSA_WORLD_FILES")
+"""Every world of this machine; packages add theirs by entry points, local runs by files."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hansa.core.errors import HansaError
+from hansa.core.errors import HansaError, describe_bug
 from hansa.core.exits import Exit
 from hansa.core.sanitize import sanitize
 
@@ -128,9 +128,7 @@ def _explain(error: Exception, debug: bool) -> int:
         return int(error.exit)
     if _is_usage(error):
         return _explain_usage(error)
-    text = " ".join(str(error).split())
-    hint = "" if debug else "run it again with --debug for the traceback"
-    show_error(f"{type(error).__name__}: {text}" if text else type(error).__name__, hint)
+    show_error(describe_bug(error), "" if debug else "run it again with --debug for the traceback")
     return int(Exit.CRASHED)
 
 

@@ -1,6 +1,18 @@
 """Errors a user can act on: one sentence, a hint, and the exit code they end a program with."""
 
+import traceback
+
 from hansa.core.exits import Exit
+
+
+def describe_bug(error: BaseException) -> str:
+    """An unexpected exception in one line: its type, its message, and the line that raised it."""
+    text = " ".join(str(error).split())
+    named = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    frames = traceback.extract_tb(error.__traceback__)
+    if isinstance(error, SyntaxError) or not frames:
+        return named  # which names its file and line itself
+    return f"{named} ({frames[-1].filename}, line {frames[-1].lineno})"
 
 
 class HansaError(Exception):

@@ -15,9 +15,10 @@ from hansa.api import constants
 from hansa.api.probes import Probe
 from hansa.api.status import Federation
 from hansa.api.worlds import BUILTIN, WORLDS
-from hansa.core.errors import InputError
+from hansa.core.entry_points import FilePoint
+from hansa.core.errors import InputError, describe_bug
 from hansa.core.text import shorten
-from hansa.manifests import demonstrations, plugins, remote_code
+from hansa.manifests import demonstrations, plugins, remote_code, world_files
 from hansa.validation import messages, yaml_reader
 from hansa.validation.fit import validate_model as validate_model
 
@@ -36,16 +37,14 @@ def load(path: Path | str, *, here: bool = True) -> Federation:
 
     `here` also checks what only this machine can tell: worlds, their options and model folders.
     """
-    return _build_federation(read(path), _name_source(path), here=here)
+    return _build_federation(read(path), path, here=here)
 
 
 def load_either(path: Path | str, *, here: bool = True) -> "Federation | MemberObject":
     """The federation or the silo in a file, whichever it is."""
     document = read(path, f"{constants.KIND} or {constants.MEMBER_KIND}")
     is_member = isinstance(document, dict) and document.get("kind") == constants.MEMBER_KIND
-    return (_build_member if is_member else _build_federation)(
-        document, _name_source(path), here=here
-    )
+    return (_build_member if is_member else _build_federation)(document, path, here=here)
 
 
 def read(path: Path | str, what: str = "Federation") -> Any:
@@ -64,6 +63,7 @@ def _name_source(path: Path | str) -> str:
 
 def build(document: Any, name: str = "the manifest") -> Federation:
     """The federation in a parsed document; all errors are InputErrors with a path."""
+    world_files.refuse_files(document)
     federation = validate_model(Federation, _require_kind(document, name, constants.KIND))
     demonstrations.check(federation.spec)
     return federation
@@ -71,20 +71,31 @@ def build(document: Any, name: str = "the manifest") -> Federation:
 
 def load_member(path: Path | str, *, here: bool = True) -> "MemberObject":
     """The silo in a file, or `-` for standard input, with what this machine can tell of it."""
-    return _build_member(read(path, constants.MEMBER_KIND), _name_source(path), here=here)
+    return _build_member(read(path, constants.MEMBER_KIND), path, here=here)
 
 
-def _build_federation(document: Any, name: str, *, here: bool) -> Federation:
-    federation = build(document, name)
+def _build_federation(document: Any, path: Path | str, *, here: bool) -> Federation:
+    if here:
+        world_files.offer_files(document, _find_folder(path))
+    federation = build(document, _name_source(path))
     if here:
         check_on_machine(federation)
     return federation
 
 
-def _build_member(document: Any, name: str, *, here: bool) -> "MemberObject":
+def _find_folder(path: Path | str) -> Path:
+    """The folder of a manifest, below which its worlds' files are."""
+    return Path.cwd() if str(path) == STDIN else Path(path).parent
+
+
+def _build_member(document: Any, path: Path | str, *, here: bool) -> "MemberObject":
     from hansa.api.member_spec import MemberObject
 
-    member = validate_model(MemberObject, _require_kind(document, name, constants.MEMBER_KIND))
+    if here:
+        world_files.offer_files(document, _find_folder(path))
+    world_files.refuse_files(document)
+    named = _require_kind(document, _name_source(path), constants.MEMBER_KIND)
+    member = validate_model(MemberObject, named)
     worlds = WORLDS.list_points()
     if here and worlds:
         _check_world(member.spec.world, member.spec.options, "spec", worlds)
@@ -197,11 +208,15 @@ def _check_experts(federation: Federation, worlds: dict[str, EntryPoint]) -> Non
 
 
 def _load_class(point: EntryPoint, where: str) -> Any:
-    """A world's class, or None where it cannot be imported: the client reports why."""
+    """A world's class, or None where its package cannot be imported: the client reports why."""
     try:
         kind = point.load()
-    except ImportError:
-        return None
+    except Exception as error:
+        if isinstance(error, ImportError) and not isinstance(point, FilePoint):
+            return None
+        raise InputError(
+            f"{where}.world: {point.value} cannot be loaded: {describe_bug(error)}"
+        ) from error
     if not isinstance(kind, type):
         raise InputError(
             f"{where}.world: got '{point.name}', but {point.value} is no hansa_worlds.World"
@@ -220,9 +235,9 @@ def _check_options(point: EntryPoint, options: dict[str, Any], where: str) -> An
         return made
     except Exception as error:  # a world of any package may refuse in its own way
         text = shorten(error, _LONGEST_REFUSAL)
-        named = text.startswith(("options", "world: "))
-        path = f"{where}.{text}" if named else f"{where}.options: {text}"
-        raise InputError(path) from error
+        if text.startswith(("options", "world: ")):
+            raise InputError(f"{where}.{text}") from error
+        raise InputError(f"{where}.options: world {point.name}: {describe_bug(error)}") from error
 
 
 def check_model(federation: Federation) -> None:

@@ -6,6 +6,7 @@ import json
 import random
 import sys
 import time
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,8 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hansa.api.worlds import WORLDS
 from hansa.cli.common import say
-from hansa.core.errors import InputError, PermanentError
+from hansa.core.errors import HansaError, InputError, PermanentError, describe_bug
+from hansa.manifests import world_files
 from hansa_worlds.base import SPLITS, Split, Task, World
 from hansa_worlds.errors import WorldError
 
@@ -60,26 +63,50 @@ def read_options(pairs: list[str] | None, text: str = "{}") -> dict[str, Any]:
     return options
 
 
+def resolve_name(world: str) -> str:
+    """A world's name; a file's class, as ./hanoi.py:Hanoi, becomes a world of this process."""
+    return world_files.offer_file(world, "WORLD") if ".py:" in world else world
+
+
 def make_world(name: str, options: dict[str, Any]) -> World:
     """The world, or an InputError that names the wrong option."""
     from hansa_worlds import make
 
-    with explain_world_errors():
+    name = resolve_name(name)
+    with explain_world_errors(name):
         return make(name, options)
 
 
 @contextmanager
-def explain_world_errors() -> Iterator[None]:
-    """Turn a world's error into an InputError with the same message."""
+def explain_world_errors(world: World | str) -> Iterator[None]:
+    """Turn a world's errors into InputErrors, and a bug in it into the line that raised it."""
     try:
         yield
     except WorldError as error:
         raise InputError(str(error)) from error
+    except Exception as error:
+        name = world if isinstance(world, str) else world.name
+        if isinstance(error, HansaError) or not _is_raised_in(world, error):
+            raise
+        raise HansaError(f"world {name}: {describe_bug(error)}") from error
+
+
+def _is_raised_in(world: World | str, error: Exception) -> bool:
+    """Whether the world's own package or file led to it."""
+    point = WORLDS.find(world) if isinstance(world, str) else None
+    module = point.module if point else type(world).__module__
+    package = module.partition(".")[0]
+    if package == "hansa_worlds":  # whose other modules every world uses
+        return False
+    if point and isinstance(error, SyntaxError | ImportError):
+        return True
+    frames = traceback.walk_tb(error.__traceback__)
+    return any(f.f_globals.get("__name__", "").partition(".")[0] == package for f, _ in frames)
 
 
 def choose_task(world: World, split: Split, asked: str | None, draw: random.Random) -> Task:
     """The task by its id (in any split) or its index (in this split, from 0); else a random one."""
-    with explain_world_errors():
+    with explain_world_errors(world):
         tasks = world.tasks(split)
         if not tasks:
             raise InputError(f"--split: got {split}, of which world {world.name!r} has no tasks")

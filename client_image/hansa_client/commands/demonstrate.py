@@ -37,7 +37,7 @@ def demonstrate(
     """Write successful expert episodes, one conversation per line; each task comes once at most."""
     common.check_target("--out", out, force=force)
     game = common.make_world(world, common.read_options(option, options))
-    with closing(game), common.explain_world_errors():
+    with closing(game), common.explain_world_errors(game):
         tasks = game.tasks(split)
         if not tasks:
             raise InputError(f"--split: got {split}, of which world {world!r} has no tasks")

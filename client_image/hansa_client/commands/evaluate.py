@@ -11,7 +11,7 @@ from hansa.core.errors import InputError
 from hansa_client.commands import common
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from hansa_client.models.base_model import Base
     from hansa_client.rollout.live_episodes import EpisodeJob, RolloutConfig
@@ -41,7 +41,7 @@ def evaluate(
     base = common.load_base(model, adapter, threads)
     temperatures = [temperature, 0.0] if greedy and temperature else [temperature]
     hows = [common.make_rollout_config(base, each, batch) for each in temperatures]
-    results = [_measure(base, lambda: common.make_world(world, given), jobs, how) for how in hows]
+    results = [_measure(base, world, given, jobs, how) for how in hows]
     if output is not Format.TABLE:
         about = {"world": world, "model": model, "adapter": str(adapter) if adapter else None}
         print_data({**about, "results": results}, output)
@@ -53,7 +53,7 @@ def evaluate(
 def _choose_jobs(world: World, tasks: int, seed: int, samples: int) -> list[EpisodeJob]:
     from hansa_client.rollout.tasks import choose_held_out_jobs
 
-    with common.explain_world_errors():
+    with common.explain_world_errors(world):
         held_out = world.tasks("test")
     if not held_out:
         raise InputError(f"--world: {world.name} has no held-out task with these options")
@@ -73,14 +73,18 @@ def _format_result(world: str, result: dict[str, Any]) -> str:
 
 
 def _measure(
-    base: Base, make: Callable[[], World], jobs: Sequence[EpisodeJob], how: RolloutConfig
+    base: Base,
+    world: str,
+    given: dict[str, Any],
+    jobs: Sequence[EpisodeJob],
+    how: RolloutConfig,
 ) -> dict[str, Any]:
     from hansa.core.stats import clustered_interval
     from hansa_client.evaluation import tally_by_task
     from hansa_client.rollout.episodes import play
 
-    with common.explain_world_errors():
-        played = play(base, make, jobs, how)
+    with common.explain_world_errors(world):
+        played = play(base, lambda: common.make_world(world, given), jobs, how)
     episodes, tasks = len(played.episodes), tally_by_task(played.episodes)
     interval = clustered_interval({name: (won, count) for name, (won, count) in tasks.items()})
     return {

@@ -62,7 +62,7 @@ def play(
     # Nothing is shown when only a program reads the output.
     screen.quiet = output is not Format.TABLE and who != "human"
     watched = Watched(game, EpisodeScreen(screen), who, echo=not shows_itself)
-    with closing(game), common.explain_world_errors():
+    with closing(game), common.explain_world_errors(game):
         if who == "model":
             base = common.load_base(model, adapter, threads)
             _play_model(base, temperature, watched, chosen, drawn_seed)

@@ -41,13 +41,14 @@ def worlds(
 
     Chance chooses among all well-formed actions (random) or those that do something (legal).
     """
+    world = [common.resolve_name(name) for name in world or []]
     given = common.read_options(option, options)
-    if given and len(world or []) != 1:
-        raise InputError(f"--option: got it for {len(world or []) or 'all'} worlds, expected one")
+    if given and len(world) != 1:
+        raise InputError(f"--option: got it for {len(world) or 'all'} worlds, expected one")
     if measure:
-        entries = _measure(world or [], given, split, episodes, seed, groups=by_group)
+        entries = _measure(world, given, split, episodes, seed, groups=by_group)
     else:
-        entries = _describe(world or [], given)
+        entries = _describe(world, given)
     if output is not Format.TABLE:
         print_data(entries, output)
     elif measure:
@@ -59,8 +60,11 @@ def worlds(
 def _describe(chosen: list[str], given: dict[str, Any]) -> list[dict[str, Any]]:
     if not chosen:
         return [listing.describe_safely(name, {}) for name in names()]
-    with common.explain_world_errors():
-        return [listing.describe(name, given) for name in chosen]
+    described = []
+    for name in chosen:
+        with common.explain_world_errors(name):
+            described.append(listing.describe(name, given))
+    return described
 
 
 def _measure(

@@ -164,7 +164,7 @@ def test_a_world_that_breaks_is_a_sentence(
 ) -> None:
     keyboard(monkeypatch, "raise\n")
     assert hansa("play", steering, "--seed", 1) == 1
-    assert "error: RuntimeError: the world broke" in capsys.readouterr().err
+    assert "error: world steering: RuntimeError: the world broke (" in capsys.readouterr().err
 
 
 def test_a_task_is_found_by_its_id_in_any_split(capsys: pytest.CaptureFixture[str]) -> None:
@@ -195,7 +195,7 @@ def test_a_world_that_breaks_in_a_models_hands_is_a_sentence_too(
     monkeypatch.setattr(Steering, "_begin", lambda self, task: "You see a door.")
     monkeypatch.setattr(Steering, "_act", lambda self, action: 1 / 0)
     assert hansa("play", steering, "--as", "model", "--seed", 1) == 1
-    assert "error: ZeroDivisionError: division by zero" in capsys.readouterr().err
+    assert "error: world steering: ZeroDivisionError: division by zero (" in capsys.readouterr().err
 
 
 @pytest.mark.slow
