@@ -34,6 +34,8 @@ from tests.support.fake_jobs import FAKE, pid_of, wait, wait_until_it_hangs
 from tests.support.fake_jobs import job as make_request
 from tests.unit.hansa_operator.objects import STARTED, live_job, live_pod
 
+pytestmark = pytest.mark.slow  # starts programs
+
 ROOT = Path(__file__).parents[2]
 REPORT_BYTES = 4096
 """Most that a kubelet takes of a termination message."""

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 
 from tests.support.sources import ROOT
 
@@ -55,6 +53,9 @@ def hashes(component: dict[str, Any]) -> set[str]:
 def test_a_list_is_valid_and_has_what_the_image_may_install(
     texts: dict[str, str], part: str
 ) -> None:
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator  # its import takes seconds
+
     text = texts[f"hansa-{part}"]
     error = JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)
     assert error is None, error
