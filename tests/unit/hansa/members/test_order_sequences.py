@@ -114,6 +114,7 @@ def test_no_sequence_of_signed_orders_has_more_played_than_was_agreed(sequence) 
 
 
 @pytest.mark.full
+@pytest.mark.timeout(1800)
 @given(SEQUENCES)
 @settings(max_examples=5000)
 def test_the_same_of_five_thousand_sequences(sequence) -> None:
