@@ -32,6 +32,7 @@ from hansa.cli.demo import MANIFEST
 from hansa.core.errors import NotFound, Precondition
 from hansa.core.files import replace_file
 from hansa.local import executor
+from hansa.local.display import PlainDisplay
 from hansa.local.loop import RunOptions, run
 from hansa.local.objectstore import RUNNER, LocalStore
 from hansa.local.rundir import RunDir
@@ -117,14 +118,11 @@ def first_round(prefix: str, name: str) -> list[str]:
     return [bucket_keys.evaluation(prefix, name, 0), *shards, *files]
 
 
-class Quiet:
+class Quiet(PlainDisplay):
     """Shows nothing."""
 
-    def show(self, *_: object) -> None:
-        """The present state."""
-
-    def tell(self, *_: object) -> None:
-        """Something that happened."""
+    def _print(self, text: str) -> None:
+        del text
 
 
 class Table:
