@@ -18,6 +18,8 @@ from hansa_worlds.base import SPLITS
 from tests.support.memory_store import MemoryStore
 from tests.unit.hansa_client.rounds import BY_TASK, UPDATE, play, result
 
+pytestmark = pytest.mark.slow  # whole rounds of a client
+
 
 def test_a_client_measures_its_own_update_and_other_tasks_for_whoever_chooses(
     assign: Callable[..., Assignment],

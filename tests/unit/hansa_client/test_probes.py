@@ -32,6 +32,8 @@ WALL: dict[str, Any] = {
     },
     "tasks": 12,
 }
+pytestmark = pytest.mark.slow  # whole rounds of a client
+
 WORDS = {
     "name": "words",
     "prompts": ["Reach the goal.\nThe goal is at position 2, 2.", "Say something."],

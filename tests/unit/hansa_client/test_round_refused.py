@@ -93,6 +93,7 @@ def test_an_adapter_of_other_shapes_than_the_spec_names_is_refused_before_it_is_
     assert manifest(other).inputs == manifest(store).inputs
 
 
+@pytest.mark.slow
 def test_an_adapter_that_no_model_survives_ends_as_a_training_that_diverged(
     whole: tuple[MemoryStore, ClientReport], assign: Assign
 ) -> None:

@@ -9,6 +9,8 @@ from hansa.api.assignment import Assignment
 from tests.support.memory_store import MemoryStore
 from tests.unit.hansa_client.rounds import UPDATE, Assign, Killed, manifest, play
 
+pytestmark = pytest.mark.slow  # whole rounds of a client
+
 
 @pytest.fixture
 def regmean(assign: Assign) -> Assignment:

@@ -34,6 +34,8 @@ from hansa_client.training import noise, packing, scoring
 from hansa_client.training.scoring import PackedScorer, Scorer
 from tests.unit.hansa_client.learners import gradients as given
 
+pytestmark = pytest.mark.slow  # trains again and again
+
 OPACUS = json.loads(Path(__file__).with_name("opacus.json").read_text())
 EVERYBODY = range(len(given.SEQUENCES))
 CPU = torch.device("cpu")
