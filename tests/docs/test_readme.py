@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from hansa.manifests.load import build
+from hansa.version import __version__
 from tests.support.served import ADDRESS, served
 
 ROOT = Path(__file__).parents[2]
@@ -140,6 +141,19 @@ def test_the_readme_shows_a_manifest_that_fits_within_its_first_80_lines() -> No
     assert build(yaml.safe_load(manifest)).spec.rounds == 2
     head = (ROOT / "README.md").read_text().splitlines()[:80]
     assert set(manifest.splitlines()) <= set(head)
+
+
+def test_the_readme_installs_the_demos_packages_from_a_checkout_and_from_its_wheel() -> None:
+    text = (ROOT / "README.md").read_text()
+    installed = re.findall(r"^pip install '(\S+)\[(\S+)\]'", text, flags=re.MULTILINE)
+    assert [place for place, _ in installed] == [
+        ".",
+        f"dist/hansa-{__version__}-py3-none-any.whl",
+    ]
+    demo = re.search(r"extras=(client\S+)", (ROOT / "tools/setup").read_text())
+    assert demo and {extras for _, extras in installed} == {demo[1]}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert set(demo[1].split(",")) <= set(project["optional-dependencies"])
 
 
 def test_the_index_of_the_documentation_names_every_page_and_example() -> None:
