@@ -73,7 +73,7 @@ def parse(text: str, where: str) -> list[Any]:
 def _describe_error(error: yaml.MarkedYAMLError, text: str) -> str:
     mark = error.problem_mark or error.context_mark
     line = [*text.split("\n"), ""][mark.line] if mark else ""
-    if "\t" in line[: len(line) - len(line.lstrip())]:
+    if mark and "\t" in line[: len(line) - len(line.lstrip())]:
         return f"line {mark.line + 1}: got a tab in the indentation, expected spaces"
     at = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
     context = f" {error.context}" if error.context else ""
