@@ -131,8 +131,8 @@ def _show_list(entries: list[dict[str, Any]]) -> None:
     if builtin and packaged:
         print()
     if packaged:
-        rows = [(*_format_size(e), e["from"], e["about"], e.get("trouble", "")) for e in packaged]
-        show(table(RowTable(titles=(*titles, "PACKAGE", "ABOUT", "MISSING"), rows=rows)))
+        named = [(*_format_size(e), e["from"], e["about"], e.get("trouble", "")) for e in packaged]
+        show(table(RowTable(titles=(*titles, "PACKAGE", "ABOUT", "MISSING"), rows=named)))
 
 
 def _format_size(entry: dict[str, Any]) -> tuple[str, ...]:
