@@ -126,12 +126,12 @@ def test_a_used_private_prefix_is_named_with_its_bucket_and_field_and_the_whole_
     private: dict[str, object] = {"experience_storage": {"bucket": "secret", "prefix": "mine"}}
     store = MemoryStore()
     Shards(store, assign(**private)).write(1, [])
-    now: dict[str, object] = {"options": {"map": {"walls": 3}}}
+    now: dict[str, object] = {"options": {"extra": {"walls": 3}}}
     with pytest.raises(AnotherRun) as refused:
         Shards(store, assign(**private, **now)).find(1)
     error, field = refused.value, "environments[maze].experienceStorage.s3"
     assert error.message.startswith(f"{field}: s3://secret/mine holds another run (")
-    assert "options.map nothing there, a mapping here" in error.message
+    assert "options.extra nothing there, a mapping here" in error.message
     log = tmp_path / "log.txt"
     log.write_text(json.dumps({"event": "stopped", "message": error.message, "hint": error.hint}))
     assert read_last_sentence(log) == (
