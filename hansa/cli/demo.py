@@ -43,8 +43,9 @@ def demo(
     changes = {"seed": seed, "rounds": rounds}
     spec = federation.spec.model_copy(update={k: v for k, v in changes.items() if v is not None})
     federation = federation.model_copy(update={"spec": spec})
-    say("five worlds, one agent: no trajectory leaves its environment, only adapters do")
     folder = RunDir(out or DEFAULT_ROOT / federation.metadata.name)
+    folder.prepare()
+    say("five worlds, one agent: no trajectory leaves its environment, only adapters do")
     code = carry_out(federation, folder, RunOptions(embedded=True, parallel=parallel))
     if not code and folder.load().status.completed == load(MANIFEST).spec.rounds:
         print_kept_figures()

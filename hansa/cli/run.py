@@ -23,7 +23,7 @@ def run(
     out: Out = None,
     parallel: Parallel = None,
     embedded_store: Annotated[
-        bool, typer.Option(help="Ignore spec.storage and use a store in the run's folder.")
+        bool, typer.Option(help="Ignore the stores of the spec and use one in the run's folder.")
     ] = False,
     credentials: CredentialsFile = None,
     signing_key: Annotated[
@@ -48,7 +48,6 @@ def run(
 
     federation = load(file)
     folder = RunDir(out or DEFAULT_ROOT / federation.metadata.name)
-    _say_ignored_fields(federation)
     for note in find_world_notes(federation.spec):
         say(f"note: {note}")
     options = RunOptions(
@@ -88,6 +87,8 @@ def carry_out(
     from hansa.local.loop import run as run_loop
     from hansa.local.results import write_results
 
+    folder.prepare()  # refuses what cannot be its folder before anything is said
+    _say_ignored_fields(federation)
     say(f"{federation.metadata.name}: everything of this run is kept in {folder.path}")
     stop_on_signals()
     try:

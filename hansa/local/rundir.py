@@ -47,6 +47,8 @@ class RunDir:
 
     def prepare(self) -> None:
         """Make the folder; a user's other files are never mixed with a run's."""
+        if self.path.is_file():
+            raise InputError(f"--out: got {self.path}, which is a file, expected a folder")
         with explain_os_errors(f"--out: got {self.path}"):
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)  # episodes are in its report
             others = [e.name for e in self.path.iterdir() if not _is_ours(e.name)]

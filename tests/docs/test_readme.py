@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from hansa.version import __version__
 from tests.support.served import ADDRESS, served
 
 ROOT = Path(__file__).parents[2]
@@ -131,3 +132,16 @@ def test_the_rest_of_the_readme_can_be_typed_in(clone):
         type_in(clone, command)
         if "--print" in command:
             shorten(manifest)
+
+
+def test_the_readme_installs_the_demos_packages_from_a_checkout_and_from_its_wheel() -> None:
+    text = (ROOT / "README.md").read_text()
+    installed = re.findall(r"^pip install '(\S+)\[(\S+)\]'", text, flags=re.MULTILINE)
+    assert [place for place, _ in installed] == [
+        ".",
+        f"dist/hansa-{__version__}-py3-none-any.whl",
+    ]
+    demo = re.search(r"extras=(client\S+)", (ROOT / "tools/setup").read_text())
+    assert demo and {extras for _, extras in installed} == {demo[1]}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert set(demo[1].split(",")) <= set(project["optional-dependencies"])

@@ -110,6 +110,8 @@ def test_a_silo_without_a_store_of_its_own_keeps_its_experience_sealed_in_the_bu
     joined = parties.join(member, "--credentials", str(given))
     with parties.coordinate(manifest) as coordinator, joined as silo:
         coordinator.finish()
+        silo.finish()
+        assert "Idle: the federation is over" in silo.said
         assert not (silo.out / "store").exists()
     objects = parties.store.store()
     private = [objects.get(key) for key in objects.list(bucket_keys.experience_root(NAME, REMOTE))]

@@ -24,8 +24,8 @@ KEYS = ("--orders-key", COORDINATOR.public, "--answers-key", SILO.public)
 
 def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[Any, Any, str]:
     """Exit code, lines as data, and what was said."""
-    code, out, err = commands.call(capsys, "mail", *arguments)
-    return code, [json.loads(line) for line in out.splitlines()], err
+    code, out, err = commands.call(capsys, "mail", *arguments, "-o", "json")
+    return code, json.loads(out or "[]"), err
 
 
 def correspond(store: ObjectStore, place: S3) -> None:
@@ -102,6 +102,25 @@ def test_what_is_no_letter_is_named_with_its_meaning(
         "means": "the object is not a letter that this version can read",
     }
     assert "1 of 4 objects are no letters, or break the chain" in err
+
+
+def test_a_table_has_serial_kind_round_and_what_was_verified(
+    capsys: pytest.CaptureFixture[str], manifest: Path, place: S3, store: ObjectStore
+) -> None:
+    store.put_if_absent(bucket_keys.answer(place.prefix, "maze", 3), b"\x1b[2J")
+    code, out, _ = commands.call(capsys, "mail", "maze", "-f", manifest, *KEYS)
+    assert code == 1
+    assert [line.split() for line in out.splitlines()[:-1]] == [
+        ["LOG", "SERIAL", "KIND", "ROUND", "VERIFIED"],
+        ["orders", "1", "work", "1", "yes"],
+        ["answers", "1", "taken", "1", "yes"],
+        ["answers", "2", "answer", "1", "yes"],
+    ]
+    assert out.splitlines()[-1].rstrip().split(maxsplit=2) == [
+        "answers",
+        "3",
+        "no: the object is not a letter that this version can read",
+    ]
 
 
 @pytest.mark.usefixtures("store")

@@ -75,7 +75,7 @@ def test_logs_are_those_of_the_jobs_asked_for(undisturbed: Path) -> None:
     assert {line.split(" | ")[0] for line in some.splitlines()} == {"small-r2-aggregator-a1"}
     none = hansa("logs", "--out", undisturbed, "-e", "nobody")
     assert (none.returncode, none.stdout) == (2, "")
-    assert none.stderr.startswith("error: no Job of this run fits")
+    assert none.stderr.startswith("error: --environment: got 'nobody', expected one of maze, ")
 
 
 @pytest.mark.parametrize(

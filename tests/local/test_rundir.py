@@ -14,6 +14,7 @@ from hansa.local.rundir import RunDir
 from hansa.plan.federation import plan
 from tests.support.builders import NOW, later, make_federation, make_job, with_spec, with_status
 from tests.support.commands import hansa
+from tests.support.sources import ROOT
 
 
 @pytest.fixture
@@ -60,6 +61,19 @@ def test_a_folder_that_a_killed_first_start_left_is_taken(folder: RunDir) -> Non
     (folder.path / "hansa_client.log").touch()
     (folder.path / ".seconds.log.123").touch()  # killed while one was written anew
     folder.prepare()
+
+
+@pytest.mark.parametrize(
+    "command", [["run", ROOT / "examples/01-two-worlds/federation.yaml"], ["demo"]]
+)
+def test_an_out_that_is_a_file_is_refused_before_anything_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str | Path]
+) -> None:
+    out = tmp_path / "file"
+    out.touch()
+    assert hansa(*command, "--out", out) == 2
+    sentence = f"error: --out: got {out}, which is a file, expected a folder"
+    assert capsys.readouterr().err.startswith(sentence)
 
 
 @pytest.mark.parametrize("below", ["file", "file/run"])

@@ -83,6 +83,11 @@ def test_one_is_singular(worlds: tuple[str, ...], rounds: int, words: str) -> No
     assert summarize(make_federation(*worlds, rounds=rounds)).startswith(words)
 
 
+def test_a_valid_manifest_is_summed_up_by_its_environments() -> None:
+    federation = make_federation(environments=[{"name": n, "world": "maze"} for n in ("a", "b")])
+    assert "has 2 environments (a, b) and" in summarize(federation)
+
+
 def manifest(**spec: Any) -> dict[str, Any]:
     environments = [{"name": "maze", "world": "maze"}]
     head = {"apiVersion": "hansa.dev/v1alpha1", "kind": "Federation", "metadata": {"name": "one"}}

@@ -46,4 +46,10 @@ def test_a_silos_jobs_come_by_round_and_its_couriers_last(
 
 def test_what_no_job_has_is_refused_in_a_sentence(silo: Path) -> None:
     with pytest.raises(InputError, match="no Job of this run fits"):
-        logs(out=silo, environment="maze")
+        logs(out=silo, round_=9)
+
+
+def test_an_environment_that_there_is_not_is_refused_with_the_names(silo: Path) -> None:
+    names = "got 'mazee', expected one of clinic, aggregator, courier$"
+    with pytest.raises(InputError, match=f"^--environment: {names}"):
+        logs(out=silo, environment="mazee")
