@@ -44,7 +44,7 @@ def audited(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         monkeypatch.setattr(audit, "_open_run", opened)
         capsys.readouterr()  # what the run's own aggregators said
         with pytest.raises(SystemExit) as ended:
-            hansa(["audit", "--out", "run", *arguments])
+            hansa(["audit", "./run", *arguments])
         said = capsys.readouterr()
         return int(ended.value.code or 0), said.out.splitlines(), said.err
 

@@ -1,4 +1,4 @@
-"""`hansa logs --out` reads the folder of a run and that of a silo."""
+"""`hansa logs FOLDER` reads the folder of a run and that of a silo."""
 
 import json
 from pathlib import Path

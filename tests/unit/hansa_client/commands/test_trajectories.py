@@ -168,7 +168,7 @@ def test_episodes_are_exported_for_others(
             ["RUN", "--environment", "chess"],
             "--environment: got 'chess', expected one of maze, wordle",
         ),
-        (["RUN", "--endpoint", "http://x"], "--endpoint: got it with a folder"),
+        (["RUN", "--endpoint", "http://x"], "--endpoint: got it with the folder"),
         (["RUN", "--show", "0"], "invalid value for '--show'"),
     ],
 )
