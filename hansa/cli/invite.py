@@ -31,6 +31,7 @@ def invite(
     from hansa.members.courier import load_key
     from hansa.members.invitation import invite as make
 
+    federation = load(file, here=False)
     signer = load_key(str(key))
-    print(make(load(file, here=False), environment, signer, allow or ()).decode())
+    print(make(federation, environment, signer, allow or ()).decode())
     say(f"fingerprint of its key: {fingerprint(signer.public)}")
