@@ -162,7 +162,7 @@ def test_episodes_are_exported_for_others(
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["./nowhere"], "RUN: got ./nowhere, which holds no run"),
+        (["./nowhere"], "RUN: got nowhere, which holds no run"),
         (["."], "RUN: got ., which holds no run"),
         (
             ["RUN", "--environment", "chess"],
