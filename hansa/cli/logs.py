@@ -17,6 +17,7 @@ from hansa.core.sanitize import sanitize
 if TYPE_CHECKING:
     from hansa.kubernetes.federations import Federations
     from hansa.kubernetes.pod_logs import LogLine, LogSelection
+    from hansa.local.rundir import RunDir
 
 _ORDER = ("client", "aggregator", "evaluate", "courier")
 """How the Jobs of a round follow one another."""
@@ -25,9 +26,8 @@ _SERVERS = ("aggregator", "courier")
 
 
 def logs(
-    name: target.OptionalName = None,
+    run: target.OptionalRun = None,
     member: target.MemberName = None,
-    out: target.OptionalFolder = None,
     environment: Annotated[
         str | None,
         typer.Option("--environment", "-e", help="Only this environment, aggregator or courier."),
@@ -44,13 +44,14 @@ def logs(
 
     With --member: of a silo's part in somebody else's federation.
     """
-    target.require_one_place(name or member, out)
-    if out:
-        _show_run(out, environment, round_, follow)
+    cluster = (namespace, context, kubeconfig)
+    folder = target.find_run(run, *cluster) if run and not member else None
+    if folder:
+        _show_run(folder, environment, round_, follow)
         return
     from hansa.kubernetes.pod_logs import LogSelection
 
-    things, chosen = target.open_either(name, member, namespace, context, kubeconfig)
+    things, chosen = target.open_either(run, member, *cluster)
     choice = LogSelection(environment=environment, round=round_)
     _show_pods(things, chosen, choice, follow)
 
@@ -94,11 +95,9 @@ def _print_line(line: "LogLine") -> None:
     print(f"{line.job} | {sanitize(line.text)}", flush=True)
 
 
-def _show_run(out: Path, environment: str | None, round_: int | None, follow: bool) -> None:
+def _show_run(folder: "RunDir", environment: str | None, round_: int | None, follow: bool) -> None:
     from hansa.local.join import is_silo, load
-    from hansa.local.rundir import RunDir
 
-    folder = RunDir(out)
     thing = load(folder) if is_silo(folder) else folder.load()  # says what is wrong with it
     past = {_identify(path)[2] for path in folder.jobs.glob("*/assignment.json")}
     _check_environment(thing.spec.to_json(), environment, frozenset(past - {*_SERVERS}))
@@ -107,7 +106,8 @@ def _show_run(out: Path, environment: str | None, round_: int | None, follow: bo
         runs = folder.is_running()  # before the last look, so that nothing is missed
         chosen = _choose(folder.jobs, environment, round_)
         if not chosen and not follow:
-            raise InputError("no Job of this run fits", hint="`hansa status` shows what there is")
+            hint = f"`hansa status {folder.path}` shows what there is"
+            raise InputError("no Job of this run fits", hint=hint)
         for path in chosen:
             shown[path] = _print_from(path, shown.get(path, 0))
         if not follow or not runs:

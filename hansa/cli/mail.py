@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hansa.cli.common import Format, Output, print_data, say
-from hansa.cli.target import Credentials, OptionalFolder
+from hansa.cli.target import Credentials
 from hansa.core.errors import InputError
 from hansa.publish.bucket import Endpoint, open_bucket, set_endpoint
 
@@ -22,13 +22,13 @@ DIFFERS = 1
 
 
 def mail(
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="Manifest, - for stdin, or folder of a run."),
+    ],
     environment: Annotated[
         str, typer.Argument(metavar="ENVIRONMENT", help="The silo whose letters to print.")
     ],
-    file: Annotated[
-        Path | None, typer.Option("-f", "--file", help="Manifest, or - for stdin.")
-    ] = None,
-    out: OptionalFolder = None,
     orders_key: Annotated[
         list[str] | None,
         typer.Option("--orders-key", help="Public key of the coordinator, not the manifest's."),
@@ -54,7 +54,7 @@ def mail(
 
     for key in (*(orders_key or ()), *(answers_key or ())):
         parse_public_key("ed25519", key)
-    with _open_store(file, out, credentials, endpoint) as (federation, store):
+    with _open_store(file, credentials, endpoint) as (federation, store):
         logs = _open_logs(federation, store, environment, orders_key, answers_key)
         lines = [{"log": name, **line} for name, box in logs.items() for line in _lines(box)]
         differ = _list_contradictions(store, environment, logs) if check else []
@@ -141,28 +141,22 @@ def _list_contradictions(store: "ObjectStore", name: str, logs: "dict[str, Mailb
 
 @contextmanager
 def _open_store(
-    file: Path | None, out: Path | None, credentials: Path | None, endpoint: str | None
+    file: Path, credentials: Path | None, endpoint: str | None
 ) -> "Iterator[tuple[Federation, ObjectStore]]":
     """The federation with its place, and its store: that of a run's folder, or of a manifest."""
     from hansa.local.results import add_storage, open_store
     from hansa.local.rundir import RunDir
     from hansa.manifests.load import load
 
-    if (file is None) == (out is None):
-        came = "--file and --out" if file else "neither --file nor --out"
-        raise InputError(
-            f"got {came}, expected one of them",
-            hint="--file is the manifest of a federation with a store, --out the folder of a run",
-        )
-    if out:
+    if file.is_dir():
         if endpoint:
-            raise InputError("--endpoint: got it with --out; it is for the store of a manifest")
-        folder = RunDir(out)
+            raise InputError(f"--endpoint: got it with the folder {file}; it is for a manifest")
+        folder = RunDir(file)
         federation = folder.load()
         with open_store(federation, folder, credentials) as store:
             yield add_storage(federation, folder), store
         return
-    federation = set_endpoint(load(file or "", here=False), endpoint)
+    federation = set_endpoint(load(file, here=False), endpoint)
     with open_bucket(federation.spec, credentials) as store:
         yield federation, store
 

@@ -236,5 +236,5 @@ def _note_digests(spec: "FederationSpec") -> Iterator[str]:
         yield (
             f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} absent: the first "
             "round's majority decides which base model and shapes count, and of two parties "
-            "either can stop the other; `hansa model -f FILE` prints them"
+            "either can stop the other; `hansa model FILE` prints them"
         )

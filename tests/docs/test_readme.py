@@ -107,7 +107,7 @@ def test_the_first_commands_make_an_agent_better(clone):
     assert re.search(r"^  alone: +\d.*\n  shared: +\d", said, re.MULTILINE), "what joining brings"
     assert (clone / "runs/demo/report.html").stat().st_size > 10_000
 
-    shown = json.loads(type_in(clone, "hansa status --out runs/demo -o json"))
+    shown = json.loads(type_in(clone, "hansa status runs/demo -o json"))
     history = shown["status"]["history"]
     assert [entry["round"] for entry in history] == list(range(7)), "the base and six rounds"
     first, last = history[0]["success"], history[-1]["success"]

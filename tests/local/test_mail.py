@@ -143,7 +143,7 @@ def test_the_letters_of_a_run_are_read_from_its_folder(
     assert spec.storage
     with open_embedded(folder, spec) as store:
         correspond(store.store(), spec.storage.s3)
-    code, lines, _ = call(capsys, "maze", "--out", folder.path, *KEYS)
+    code, lines, _ = call(capsys, folder.path, "maze", *KEYS)
     assert code == 0
     assert shown(lines)[0] == ("orders", 1, "work")
 
@@ -151,10 +151,10 @@ def test_the_letters_of_a_run_are_read_from_its_folder(
 @pytest.mark.parametrize(
     "arguments, sentence",
     [
-        pytest.param(("maze", *KEYS), "got neither --file nor --out", id="no place"),
-        pytest.param(("maze", "-f", "x", "--out", "y", *KEYS), "got --file and --out", id="two"),
+        pytest.param(("maze", *KEYS), "missing argument 'ENVIRONMENT'", id="no place"),
+        pytest.param(("y", "maze", "-f", "x", *KEYS), "unexpected extra argument", id="two"),
         pytest.param(
-            ("maze", "--out", "y", "--endpoint", "http://z", *KEYS),
+            (".", "maze", "--endpoint", "http://z", *KEYS),
             "--endpoint: got it",
             id="a run",
         ),

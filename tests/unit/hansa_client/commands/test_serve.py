@@ -17,7 +17,7 @@ from tests.support.commands import hansa
 @pytest.mark.parametrize(
     "words, sentence",
     [
-        pytest.param(["serve", "no/where"], "WHERE: got no/where, expected the folder of a run"),
+        pytest.param(["serve", "no/where"], "RUN: got no/where, which holds no run"),
         pytest.param(["serve", "--adapter", "x"], "--adapter: got 'x', expected NAME=FOLDER"),
         pytest.param(["serve", "--adapter", "a=/none"], "/none: got no adapter_config.json"),
         pytest.param(["serve", "--api-key-file", "/none"], "--api-key-file: got /none: No such"),
