@@ -49,8 +49,8 @@ def evaluate(
     results = [_measure(base, world, given, jobs, how) for how in hows]
     if output is not Format.TABLE:
         played = adapter or (setting.run.path if setting.run else None)
-        about = {"world": world, "model": model or setting.model}
-        about |= {"adapter": str(played) if played else None}
+        about: dict[str, Any] = {"world": world, "model": model or setting.model}
+        about["adapter"] = str(played) if played else None
         print_data({**about, "results": results}, output)
         return
     for result in results:
