@@ -22,7 +22,7 @@ from hansa.api.bucket_documents import Figures, canonical, fingerprint
 from hansa.api.privacy import Privacy, PrivacyStatement
 from hansa.api.privacy_checks import check_fits
 from hansa.api.privacy_ledger import Budget, LedgerEntry, Purpose
-from hansa.core.errors import BudgetSpent, Corrupt, OrderRefused, PermanentError
+from hansa.core.errors import BudgetSpent, Corrupt, Denied, OrderRefused, PermanentError
 from hansa.store.base import ObjectStore, get_if_present, put_once
 from hansa.store.documents import parse
 
@@ -58,13 +58,18 @@ def open_ledger(store: ObjectStore, assignment: Assignment) -> Ledger | None:
     """The ledger of a silo with privacy; refused where its owner asks for it and the spec does not.
 
     Before anything is loaded, played or sent. The owner's budget is in the private store: a silo
-    without one has none, and in a bucket that it shares it may read nothing there.
+    without one has none, and neither has one whose owner lets it read nothing there.
     """
     privacy = assignment.settings.privacy
     if privacy is None and assignment.experience_storage is None:
         return None
     key = bucket_keys.privacy_budget(assignment.environment)
-    data = get_if_present(store, key)
+    try:
+        data = get_if_present(store, key)
+    except Denied:
+        if privacy is not None:
+            raise
+        data = None
     own = parse(Budget, key, data) if data is not None else None
     if privacy is None:
         if own:

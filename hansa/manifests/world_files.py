@@ -35,13 +35,13 @@ def refuse_files(document: Any) -> None:
 
 def offer_file(world: str, field: str, below: Path | None = None) -> str:
     """The name under which a file's class is a world in this process and those it starts."""
-    found = _FILE.fullmatch(world)
-    path = ((below or Path()) / found["path"]).resolve() if found else Path()
-    if found is None or not path.is_file() or (below and not path.is_relative_to(below.resolve())):
+    match = _FILE.fullmatch(world)
+    path = ((below or Path()) / match["path"]).resolve() if match else Path()
+    if match is None or not path.is_file() or (below and not path.is_relative_to(below.resolve())):
         where = f" below {below.resolve()}" if below else ""
         fits = f"expected a file{where} and a class in it, as ./hanoi.py:Hanoi"
         raise InputError(f"{field}: got '{world}', {fits}")
-    return offer_class(path, found["name"], field)
+    return offer_class(path, match["name"], field)
 
 
 def offer_class(path: Path, class_name: str, field: str, name: str = "") -> str:
@@ -73,5 +73,7 @@ def _find_files(document: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _list_items(items: Any, where: str) -> list[tuple[str, dict[str, Any]]]:
-    found = enumerate(items) if isinstance(items, list) else ()
-    return [(f"{where}[{index}]", item) for index, item in found if isinstance(item, dict)]
+    named = (
+        [(f"{where}[{i}]", item) for i, item in enumerate(items)] if isinstance(items, list) else []
+    )
+    return [(name, item) for name, item in named if isinstance(item, dict)]

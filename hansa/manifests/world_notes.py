@@ -83,11 +83,11 @@ def _play_expert(world: Any, *, thoughts: bool) -> Iterator[list[str]]:
     end = time.monotonic() + _SECONDS
     for task in islice(world.tasks("train"), _TASKS):
         moves: list[str] = []
-        seen = world.start(task)
-        while not seen.done:
+        observation = world.start(task)
+        while not observation.done:
             move = world.expert()
             moves.append(move.text if thoughts else move.action)
-            seen = world.step(moves[-1])
+            observation = world.step(moves[-1])
         yield moves
         if time.monotonic() > end:
             return

@@ -13,7 +13,7 @@ from hansa.api.assignment import Assignment, ClientReport
 from hansa.api.bucket_documents import EvaluationDocument, TaskTallies
 from hansa.api.evaluation import Evaluation
 from hansa.core import logs
-from hansa.core.errors import BudgetSpent, OrderRefused, PermanentError
+from hansa.core.errors import BudgetSpent, Denied, OrderRefused, PermanentError
 from hansa_client.evaluation import make_report
 from hansa_client.experience import shards
 from hansa_client.last import evaluate_only
@@ -437,6 +437,19 @@ def test_a_silo_without_a_private_store_asks_its_bucket_for_no_budget(assign: As
     assert shared.read == []
     open_ledger(shared, assign(experienceStorage={"bucket": "private", "prefix": "own"}))
     assert shared.read == [BUDGET]
+
+
+def test_where_its_owner_lets_it_read_no_budget_it_has_none(
+    private_assign: Assign, assign: Assign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(store: MemoryStore, key: str) -> bytes:
+        raise Denied(f"{key}: the credentials may not read it")
+
+    monkeypatch.setattr(MemoryStore, "get", refuse)
+    plain = assign(experienceStorage={"bucket": "private", "prefix": "own"})
+    assert open_ledger(MemoryStore(), plain) is None
+    with pytest.raises(Denied):
+        open_ledger(MemoryStore(), private_assign())
 
 
 def test_a_client_refuses_by_itself_what_the_spec_should_have_refused(assign: Assign) -> None:

@@ -1,5 +1,6 @@
 """The program around the commands: the table, errors, exit codes and clean streams."""
 
+import inspect
 import json
 import os
 import signal
@@ -131,7 +132,9 @@ def test_an_error_is_a_sentence_a_blank_line_and_a_hint(
         raise error
 
     install(monkeypatch, probe)
-    message, hint = "KeyError: 'x'", "run it again with --debug for the traceback"
+    line = inspect.getsourcelines(probe)[1] + 1
+    message = f"KeyError: 'x' ({__file__}, line {line})"
+    hint = "run it again with --debug for the traceback"
     if isinstance(error, HansaError):
         message, hint = error.message, error.hint
     assert call(capsys, "probe") == (code, "", f"error: {message}\n\nhint: {hint}\n")
