@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Self
+from typing import IO, Any, Self
 
 from hansa.api.spec import S3
 from hansa.core.errors import HansaError, InputError, StoreError, Unreachable
@@ -178,9 +178,11 @@ class LocalStore:
         path = self.folder / "identities.json"
         path.unlink(missing_ok=True)
         with os.fdopen(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w") as file:
-            granted = {name: self._granted(name) for name in self.credentials if name != RUNNER}
-            made = access_grants.seaweedfs_identities(granted, self.credentials, RUNNER)
-            json.dump(made, file)
+            json.dump(self._build_identities(), file)
+
+    def _build_identities(self) -> dict[str, Any]:
+        granted = {name: self._granted(name) for name in self.credentials if name != RUNNER}
+        return access_grants.seaweedfs_identities(granted, self.credentials, RUNNER)
 
     def _granted(self, name: str) -> list[access_grants.Grant]:
         if name == access_grants.AGGREGATOR:

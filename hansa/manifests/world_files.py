@@ -11,11 +11,6 @@ from hansa.core.errors import InputError
 _FILE = re.compile(r"(?P<path>.*\.py):(?P<name>[A-Za-z_]\w*)")
 
 
-def is_file(world: object) -> bool:
-    """Whether a world is named by its file."""
-    return isinstance(world, str) and _FILE.fullmatch(world) is not None
-
-
 def offer_files(document: Any, folder: Path) -> None:
     """Offer the worlds that a manifest names by files below its folder, and put names there."""
     for where, place in _find_files(document):
@@ -69,7 +64,9 @@ def _find_files(document: Any) -> Iterator[tuple[str, dict[str, Any]]]:
             options = item.get("options")
             if isinstance(options, dict):
                 places += _list_items(options.get("worlds"), f"{where}.options.worlds")
-    yield from ((where, place) for where, place in places if is_file(place.get("world")))
+    yield from (
+        (where, place) for where, place in places if _FILE.fullmatch(str(place.get("world")))
+    )
 
 
 def _list_items(items: Any, where: str) -> list[tuple[str, dict[str, Any]]]:
