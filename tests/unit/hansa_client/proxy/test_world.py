@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -27,7 +28,8 @@ CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 2, "b": 3}}\n</tool_call
 
 
 @pytest.fixture(autouse=True)
-def _allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+def _allowed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("HANSA_WORLD_COMMANDS", " ".join(HARNESS))
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "the-silos-own")
 
@@ -152,7 +154,7 @@ def test_more_turns_than_there_may_be_end_the_episode_without_success() -> None:
 
 
 def folders() -> set[Path]:
-    return set(Path("/tmp").glob("hansa-harness-*"))
+    return set(Path(tempfile.gettempdir()).glob("hansa-harness-*"))
 
 
 def test_nothing_of_a_harness_is_left_when_it_ends(tmp_path: Path) -> None:
