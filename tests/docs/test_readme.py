@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -117,6 +118,7 @@ def test_the_first_commands_make_an_agent_better(clone):
 
 @pytest.mark.timeout(1800)
 def test_the_rest_of_the_readme_can_be_typed_in(clone):
+    shutil.rmtree(clone / "runs", ignore_errors=True)  # the demo of the test before
     manifest = clone / "federation.yaml"
     type_in(clone, f"hansa demo --print > {manifest.name}")
     shorten(manifest)
