@@ -187,7 +187,7 @@ class LocalStore:
     def _granted(self, name: str) -> list[access_grants.Grant]:
         if name == access_grants.AGGREGATOR:
             return access_grants.aggregator_grants(self.s3, claims=True)
-        return access_grants.environment_grants(self.s3, name, self.s3, claims=True)
+        return access_grants.environment_grants(self.s3, name, self.s3, claims=True, ledger=True)
 
     def _spawn(self, binary: Path) -> None:
         check_room(self.folder)

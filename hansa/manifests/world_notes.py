@@ -43,10 +43,11 @@ def _note_tasks(
     own, shared = environment.demonstrations, spec.experience
     file = environment.demonstrations_from or shared.demonstrations_from
     shown = 0 if file else shared.demonstrations if own is None else own
+    validated = spec.evaluation.count_validation_tasks(guarded=spec.guarded)
     asked = (
         ("demonstrations", "train", shown),
         ("evaluation tasks", "test", spec.evaluation.tasks),
-        ("validation tasks", "validation", spec.evaluation.validation_tasks or 0),
+        ("validation tasks", "validation", validated),
     )
     cut = [
         f"{has} of {wanted} {what}"
@@ -64,16 +65,13 @@ def _note_words(
     folder = find_local_folder(spec.model.source)
     if folder is None or not (folder / "tokenizer.json").is_file():
         return
-    unknown: dict[str, None] = {}
-    played = 0
-    for moves in _play_expert(world, thoughts=spec.experience.thoughts):
-        played += 1
-        unknown |= dict.fromkeys(_find_unknown(folder, moves))
+    played = list(_play_expert(world, thoughts=spec.experience.thoughts))
+    unknown = dict.fromkeys(_find_unknown(folder, [move for moves in played for move in moves]))
     if unknown:
         yield (
             f"{where}: {spec.model.source} has no token for {count(len(unknown), 'word')} in the "
-            f"expert's actions of world {environment.world} ({count(played, 'task')} tried), and "
-            f"can never write them: {shorten(' '.join(unknown), _LONGEST_WORDS)}; let its actions "
+            f"expert's actions of world {environment.world} ({count(len(played), 'task')} tried), "
+            f"and can never write them: {shorten(' '.join(unknown), _LONGEST_WORDS)}; let its actions "
             "use words of the builtin worlds, or set spec.model.source to a model that knows them"
         )
 

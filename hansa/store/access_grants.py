@@ -49,10 +49,11 @@ def environment_grants(
     private: S3 | None = None,
     *,
     claims: bool = False,
+    ledger: bool = False,
 ) -> list[Grant]:
     """What one environment needs; `private` is its experienceStorage, where it has one.
 
-    `claims`: it masks its updates.
+    `claims`: it masks its updates; `ledger`: it keeps a privacy ledger in its private store.
     """
     prefix = storage.prefix
     shared = (bucket_keys.federation, bucket_keys.global_root, bucket_keys.audit_root)
@@ -61,7 +62,8 @@ def environment_grants(
     return [
         *_grants(storage, ("read",), *(key(prefix) for key in shared)),
         *_grants(storage, ("read", "write"), *(key(prefix, name) for key in own)),
-        *private_grants(private or storage, name, ledger=private is not None),
+        *private_grants(private or storage, name, ledger=ledger and private is not None),
+        *(_grants(private, ("read",), bucket_keys.privacy_budget(name)) if private else ()),
     ]
 
 
@@ -78,7 +80,7 @@ def remote_grants(storage: S3, name: str, *, claims: bool = False) -> list[Grant
 
 
 def private_grants(private: S3, name: str, *, ledger: bool = True) -> list[Grant]:
-    """What a silo needs of the store that has its experience, and its owner's privacy budget."""
+    """What a silo needs of the store that has its experience."""
     paths = [bucket_keys.experience_root(private.prefix, name)]
     paths += [bucket_keys.privacy_root(name)] if ledger else []
     return _grants(private, ("read", "write"), *paths)
@@ -120,7 +122,9 @@ def list_grants(spec: FederationSpec, identity: str, storage: S3 | None = None) 
     private = environment.experience_storage.s3 if environment.experience_storage else None
     file = environment.demonstrations_from or spec.experience.demonstrations_from
     return [
-        *environment_grants(storage, identity, private, claims=claims),
+        *environment_grants(
+            storage, identity, private, claims=claims, ledger=spec.privacy is not None
+        ),
         *_demonstrations_grants(private or storage, file or ""),
     ]
 

@@ -1,6 +1,8 @@
 """Models that the client's tests share: the builtin one, and a random one made on the spot."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,7 @@ from hansa_client.models import base_model, lora
 from hansa_client.models.base_model import Base
 from tests.support.memory_store import MemoryStore
 from tests.unit.hansa_client import tinymodel
-from tests.unit.hansa_client.rounds import TINY, Assign, make_assignment, play
+from tests.unit.hansa_client.rounds import PRIVACY, TINY, Assign, make_assignment, play
 
 
 @pytest.fixture(scope="session")
@@ -42,6 +44,22 @@ def random_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def assign() -> Assign:
     """Makes a small assignment; settings by section, other fields by name."""
     return make_assignment
+
+
+@pytest.fixture
+def private_assign(assign: Assign) -> Callable[..., Assignment]:
+    """Makes one with privacy and a private store."""
+
+    def make(privacy: dict[str, Any] | None = None, **more: Any) -> Assignment:
+        return assign(
+            privacy={**PRIVACY, **(privacy or {})},
+            training={"learningRate": 1e-3, "maxSteps": 3},
+            evaluation={"tasks": 5, "validationTasks": 3},
+            experienceStorage={"bucket": "private", "prefix": "own"},
+            **more,
+        )
+
+    return make
 
 
 @pytest.fixture(scope="session")

@@ -23,6 +23,7 @@ SHOWN = "run/experience/maze/00000.jsonl.zst"
 MEASURED = "run/evaluations/maze/00000.json"
 BY_TASK = "run/experience/maze/evaluations/00000.json"
 TINY = "builtin:tiny"
+PRIVACY = {"epsilon": 100.0, "delta": 1e-3, "noiseMultiplier": 1.0, "samplingRate": 0.5}
 Assign = Callable[..., Assignment]
 Stores = tuple[MemoryStore, MemoryStore]
 """What a silo shares with others, and its own."""
@@ -111,3 +112,8 @@ def result(store: MemoryStore) -> dict[str, bytes]:
         for k, v in store.objects.items()
         if k.endswith((bucket_keys.ADAPTER, bucket_keys.CONFIG))
     }
+
+
+def play_apart(exchange: MemoryStore, private: MemoryStore, assignment: Assignment) -> ClientReport:
+    """The report of a round whose private store is one of its own."""
+    return play_round(Silo(assignment, exchange, private, logs.get("client")))

@@ -2,31 +2,31 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from hansa.api import bucket_keys
-from hansa.api.assignment import Assignment, ClientReport
 from hansa.api.bucket_documents import EvaluationDocument, TaskTallies
 from hansa.api.evaluation import Evaluation
-from hansa.core import logs
-from hansa.core.errors import BudgetSpent, Denied, OrderRefused, PermanentError
 from hansa_client.evaluation import make_report
 from hansa_client.experience import shards
-from hansa_client.last import evaluate_only
-from hansa_client.privacy import NoisyCounts, Stream, open_ledger
-from hansa_client.round import play_round
+from hansa_client.privacy import NoisyCounts, Stream
 from hansa_client.silo import Silo
 from tests.support.memory_store import MemoryStore
-from tests.unit.hansa_client.rounds import MEASURED, UPDATE, Assign, Killed, manifest
+from tests.unit.hansa_client.rounds import (
+    MEASURED,
+    UPDATE,
+    Assign,
+    Killed,
+    manifest,
+    play_apart,
+)
 from tools.pages.private_silo import find_exact
 
 ROOT = "own/experience/maze/"
-PRIVACY = {"epsilon": 100.0, "delta": 1e-3, "noiseMultiplier": 1.0, "samplingRate": 0.5}
-BUDGET = bucket_keys.privacy_budget("maze")
 RELEASES = [
     *("evaluation-00000.key", "evaluation-00000.json"),
     *("training-00001.key", "training-00001.json"),
@@ -40,29 +40,11 @@ def list_releases(keys: Iterable[str]) -> dict[str, str]:
     return {re.sub(r".*/(.*)-[0-9a-f]{16}", r"\1", key): key for key in ledger}
 
 
-@pytest.fixture
-def private_assign(assign: Assign) -> Callable[..., Assignment]:
-    def make(privacy: dict[str, Any] | None = None, **more: Any) -> Assignment:
-        return assign(
-            privacy={**PRIVACY, **(privacy or {})},
-            training={"learningRate": 1e-3, "maxSteps": 3},
-            evaluation={"tasks": 5, "validationTasks": 3},
-            experienceStorage={"bucket": "private", "prefix": "own"},
-            **more,
-        )
-
-    return make
-
-
-def play(exchange: MemoryStore, private: MemoryStore, assignment: Assignment) -> ClientReport:
-    return play_round(Silo(assignment, exchange, private, logs.get("client")))
-
-
 def test_ledger_and_keys_are_written_before_anything_leaves(private_assign: Assign) -> None:
     written: list[str] = []
     exchange, private = MemoryStore(), MemoryStore()
     exchange.written = private.written = written
-    play(exchange, private, private_assign())
+    play_apart(exchange, private, private_assign())
     outside = [key for key in written if key.startswith("run/")]
     releases = list_releases(written)
     assert list(releases) == RELEASES
@@ -105,7 +87,7 @@ def test_a_kill_at_each_write_gives_equal_bytes_and_never_a_second_sample(
     drawn = iter(range(1, 10_000))
     monkeypatch.setattr("os.urandom", lambda count: next(drawn).to_bytes(2, "big") * (count // 2))
     sample = MemoryStore()
-    play(MemoryStore(), sample, private_assign(evaluate=False))
+    play_apart(MemoryStore(), sample, private_assign(evaluate=False))
     releases = list_releases(sample.objects)
     secret_key = releases["training-00001.key"]
     for key in [*releases.values(), UPDATE + bucket_keys.ADAPTER, UPDATE + bucket_keys.MANIFEST]:
@@ -114,20 +96,20 @@ def test_a_kill_at_each_write_gives_equal_bytes_and_never_a_second_sample(
             for store in (exchange, private):
                 kill_at(store, key, before=before)
             with pytest.raises(Killed):
-                play(exchange, private, private_assign(evaluate=False))
+                play_apart(exchange, private, private_assign(evaluate=False))
             secret = private.objects.get(secret_key)
             exchange.objects.pop(UPDATE + bucket_keys.MANIFEST, None)
             sent = exchange.objects.pop(UPDATE + bucket_keys.ADAPTER, None)  # a hostile owner may
             let_live(exchange)
             let_live(private)
-            play(exchange, private, private_assign(evaluate=False))
+            play_apart(exchange, private, private_assign(evaluate=False))
             again = exchange.objects[UPDATE + bucket_keys.ADAPTER]
             assert sent in (None, again)
             if secret:
                 assert private.objects[secret_key] == secret
             exchange.objects.pop(UPDATE + bucket_keys.MANIFEST)
             exchange.objects.pop(UPDATE + bucket_keys.ADAPTER)
-            play(exchange, private, private_assign(evaluate=False))
+            play_apart(exchange, private, private_assign(evaluate=False))
             assert exchange.objects[UPDATE + bucket_keys.ADAPTER] == again
 
 
@@ -137,7 +119,7 @@ def test_no_document_no_line_and_no_report_has_an_exact_count(
     progress: list[dict[str, Any]] = []
     monkeypatch.setattr("hansa.runtime.program.progress", lambda **fields: progress.append(fields))
     exchange, private = MemoryStore(), MemoryStore()
-    report = play(
+    report = play_apart(
         exchange, private, private_assign(exploration={"tasksPerRound": 17, "maxNewTokens": 64})
     )
     document = manifest(exchange)
@@ -169,7 +151,7 @@ def test_every_number_that_leaves_is_the_same_whatever_was_explored(
         exchange, private = MemoryStore(), MemoryStore()
         if not is_taught:
             monkeypatch.setattr("hansa_client.learners.success_sft.selection.choose", lambda *_: [])
-        play(exchange, private, private_assign())
+        play_apart(exchange, private, private_assign())
         told_of.append({key: dict(_leaves(key, data)) for key, data in exchange.objects.items()})
     ours, theirs = told_of
     assert ours.keys() == theirs.keys()
@@ -201,7 +183,7 @@ def test_figures_of_held_out_tasks_have_noise_and_the_exact_ones_stay_in_the_sil
     private_assign: Assign,
 ) -> None:
     exchange, private = MemoryStore(), MemoryStore()
-    report = play(exchange, private, private_assign({"evaluationNoise": 1000.0}))
+    report = play_apart(exchange, private, private_assign({"evaluationNoise": 1000.0}))
     tallies = TaskTallies.model_validate_json(private.objects[f"{ROOT}evaluations/00000.json"])
     assert len(tallies.tasks) == 5
     measured = EvaluationDocument.model_validate_json(exchange.objects[MEASURED])
@@ -214,9 +196,9 @@ def test_an_evaluation_that_was_deleted_comes_again_with_the_same_noise(
     private_assign: Assign,
 ) -> None:
     exchange, private = MemoryStore(), MemoryStore()
-    play(exchange, private, private_assign())
+    play_apart(exchange, private, private_assign())
     first = exchange.objects.pop(MEASURED)
-    play(exchange, private, private_assign())
+    play_apart(exchange, private, private_assign())
     assert exchange.objects[MEASURED] == first
 
 
@@ -238,7 +220,7 @@ def test_nobody_gets_two_answers_about_one_adapter(
     private_assign: Assign, monkeypatch: pytest.MonkeyPatch, other: dict[str, int]
 ) -> None:
     exchange, private = MemoryStore(), MemoryStore()
-    play(exchange, private, private_assign())
+    play_apart(exchange, private, private_assign())
     first, spent = exchange.objects.pop(MEASURED), set(private.objects)
     monkeypatch.setattr(Silo, "play_held_out", lambda *_: pytest.fail("nothing is played again"))
     asked = private_assign().model_copy(
@@ -248,7 +230,7 @@ def test_nobody_gets_two_answers_about_one_adapter(
             )
         }
     )
-    report = play(exchange, private, asked)
+    report = play_apart(exchange, private, asked)
     assert exchange.objects[MEASURED] == first
     assert report.evaluation == make_report(EvaluationDocument.model_validate_json(first))
     assert set(private.objects) == spent, "no further release is paid for"
@@ -274,7 +256,7 @@ def test_a_silo_with_nothing_to_learn_sends_noise(
 ) -> None:
     monkeypatch.setattr("hansa_client.learners.success_sft.selection.choose", lambda *_: [])
     exchange = MemoryStore()
-    report = play(exchange, MemoryStore(), private_assign())
+    report = play_apart(exchange, MemoryStore(), private_assign())
     assert report.trained
     assert manifest(exchange).norm > 0
 
@@ -283,7 +265,7 @@ def test_an_experts_failure_lets_no_other_task_in(
     private_assign: Assign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = MemoryStore()
-    play(MemoryStore(), plain, private_assign(evaluate=False))
+    play_apart(MemoryStore(), plain, private_assign(evaluate=False))
     shown = shards.decode(plain.objects[f"{ROOT}00000.jsonl.zst"], "here").episodes
     from hansa_client.experience import demonstrations
 
@@ -296,7 +278,7 @@ def test_an_experts_failure_lets_no_other_task_in(
 
     monkeypatch.setattr(demonstrations, "_play_expert_task", first_fails)
     without = MemoryStore()
-    play(MemoryStore(), without, private_assign(evaluate=False))
+    play_apart(MemoryStore(), without, private_assign(evaluate=False))
     left = shards.decode(without.objects[f"{ROOT}00000.jsonl.zst"], "here").episodes
     assert [episode.task for episode in left] == [episode.task for episode in shown[1:]]
 
@@ -311,174 +293,6 @@ def test_a_world_that_breaks_tells_nobody(
 
     monkeypatch.setattr(Maze, "_act", broken)
     exchange = MemoryStore()
-    report = play(exchange, MemoryStore(), private_assign())
+    report = play_apart(exchange, MemoryStore(), private_assign())
     assert report.trained and report.counts.broken == 0
     assert "RuntimeError" not in capfd.readouterr().err
-
-
-# -- the budget -----------------------------------------------------------------------------------
-
-
-def test_a_spent_budget_ends_the_client_before_anything_is_played(private_assign: Assign) -> None:
-    exchange, private = MemoryStore(), MemoryStore()
-    with pytest.raises(BudgetSpent, match=r"spec.privacy.epsilon: got 2 .* round 1 would make it"):
-        play(exchange, private, private_assign({"epsilon": 2.0}))
-    assert not exchange.written and not private.written
-
-
-def test_rounds_add_up_and_what_is_paid_for_is_paid_once(private_assign: Assign) -> None:
-    exchange, private = MemoryStore(), MemoryStore()
-    first = play(exchange, private, private_assign(evaluate=False))
-    assert play(exchange, private, private_assign(evaluate=False)).epsilon == first.epsilon
-    exchange.objects.pop(UPDATE + bucket_keys.MANIFEST)
-    lowered = private_assign({"epsilon": 100.0}, evaluate=False)
-    assert play(exchange, private, lowered).epsilon == first.epsilon
-    second = play(exchange, private, private_assign(round=2, evaluate=False))
-    assert second.epsilon and first.epsilon and second.epsilon > first.epsilon
-    statement = manifest(exchange, "run/updates/maze/00002/").privacy
-    assert statement and statement.rounds == 2 and statement.epsilon == second.epsilon
-
-
-@pytest.mark.attack(
-    by="the coordinator",
-    does="raises `spec.privacy.epsilon`, or drops privacy, against a silo's own budget",
-    result="the silo stops before it plays anything",
-)
-def test_the_silos_own_budget_wins_over_the_spec(private_assign: Assign) -> None:
-    private = MemoryStore()
-    budget = {"kind": "budget", "unit": "task", "epsilon": 2, "delta": 1e-5}
-    private.objects[BUDGET] = json.dumps(budget).encode()
-    with pytest.raises(BudgetSpent, match=r"got 2 as this silo's budget.*at a delta of 1e-05"):
-        play(MemoryStore(), private, private_assign())
-
-
-@pytest.mark.attack(
-    by="the coordinator",
-    does="runs again under another prefix, to get a second budget of a silo",
-    result="the owner's budget counts all runs in the silo's bucket",
-)
-def test_another_prefix_opens_no_second_budget(private_assign: Assign) -> None:
-    private = MemoryStore()
-    first = play(MemoryStore(), private, private_assign(evaluate=False)).epsilon
-    assert first
-    elsewhere = private_assign(evaluate=False)
-    place = elsewhere.private_storage.model_copy(update={"prefix": "another"})
-    elsewhere = elsewhere.model_copy(update={"experience_storage": place})
-    budget = {"kind": "budget", "unit": "task", "epsilon": first * 1.1, "delta": 1e-3}
-    with_budget = MemoryStore()
-    with_budget.objects = {**private.objects, BUDGET: json.dumps(budget).encode()}
-    with pytest.raises(BudgetSpent, match=r"this silo's budget"):
-        play(MemoryStore(), with_budget, elsewhere)
-    report = play(MemoryStore(), private, elsewhere)
-    assert report.epsilon == first, "the spec's own budget is for one run"
-
-
-@pytest.mark.attack(
-    by="the coordinator",
-    does="plays a round again with other settings, to ask for more under `spec.privacy`",
-    result="the silo's ledger pays again",
-)
-def test_a_round_of_other_settings_in_the_same_place_pays_again(
-    private_assign: Assign,
-) -> None:
-    private = MemoryStore()
-
-    def pay(**settings: Any) -> float:
-        assignment = private_assign(evaluate=False, **settings)
-        ledger = Silo(assignment, MemoryStore(), private, logs.get("client")).ledger
-        assert ledger
-        ledger.pay("training", 1)
-        return ledger.epsilon
-
-    first = pay()
-    assert pay() == first, "what is paid for is paid once"
-    assert pay(exploration={"tasksPerRound": 3, "maxNewTokens": 64}) > first
-
-
-@pytest.mark.attack(
-    by="the coordinator",
-    does="orders rounds alone from a silo with `spec.privacy`",
-    result="the silo refuses: `aloneRounds` must be 0",
-)
-def test_a_silo_evolves_alone_under_no_privacy(private_assign: Assign) -> None:
-    with pytest.raises(PermanentError, match=r"aloneRounds: got 2, expected 0 with privacy"):
-        evaluate_only(
-            Silo(
-                private_assign(role="evaluate", aloneRounds=2),
-                MemoryStore(),
-                MemoryStore(),
-                logs.get("client"),
-            )
-        )
-
-
-@pytest.mark.attack(
-    by="the coordinator",
-    does="raises `spec.privacy.epsilon`, or drops privacy, against a silo's own budget",
-    result="the silo stops before it plays anything",
-)
-def test_a_silo_with_a_budget_takes_part_in_nothing_without_privacy(
-    private_assign: Assign, assign: Assign
-) -> None:
-    private = MemoryStore()
-    budget = {"kind": "budget", "unit": "task", "epsilon": 2, "delta": 1e-5}
-    private.objects[BUDGET] = json.dumps(budget).encode()
-    plain = assign(experienceStorage={"bucket": "private", "prefix": "own"})
-    with pytest.raises(OrderRefused, match=r"has no spec.privacy; nothing was loaded"):
-        play(MemoryStore(), private, plain)
-    with pytest.raises(OrderRefused, match=r"protects tasks, and spec.privacy.unit is trajectory"):
-        play(MemoryStore(), private, private_assign({"unit": "trajectory"}))
-
-
-def test_a_silo_without_a_private_store_asks_its_bucket_for_no_budget(assign: Assign) -> None:
-    """Its identity may read nothing at the root of a bucket that it shares."""
-    shared = MemoryStore()
-    assert open_ledger(shared, assign()) is None
-    assert shared.read == []
-    open_ledger(shared, assign(experienceStorage={"bucket": "private", "prefix": "own"}))
-    assert shared.read == [BUDGET]
-
-
-def test_where_its_owner_lets_it_read_no_budget_it_has_none(
-    private_assign: Assign, assign: Assign, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(store: MemoryStore, key: str) -> bytes:
-        raise Denied(f"{key}: the credentials may not read it")
-
-    monkeypatch.setattr(MemoryStore, "get", refuse)
-    plain = assign(experienceStorage={"bucket": "private", "prefix": "own"})
-    assert open_ledger(MemoryStore(), plain) is None
-    with pytest.raises(Denied):
-        open_ledger(MemoryStore(), private_assign())
-
-
-def test_a_client_refuses_by_itself_what_the_spec_should_have_refused(assign: Assign) -> None:
-    place = {"bucket": "private", "prefix": "own"}
-    with pytest.raises(PermanentError, match=r"^experienceStorage: got nothing"):
-        play(MemoryStore(), MemoryStore(), assign(privacy=PRIVACY))
-    with pytest.raises(PermanentError, match=r"^settings.training.maxSteps: got 0"):
-        play(MemoryStore(), MemoryStore(), assign(privacy=PRIVACY, experienceStorage=place))
-
-
-def test_another_unit_than_the_ledgers_is_refused(private_assign: Assign) -> None:
-    exchange, private = MemoryStore(), MemoryStore()
-    play(exchange, private, private_assign())
-    with pytest.raises(PermanentError, match=r"spec.privacy.unit: got trajectory.*expected task"):
-        play(exchange, private, private_assign({"unit": "trajectory"}, round=2))
-
-
-def test_the_last_evaluation_is_paid_for_and_reported(private_assign: Assign) -> None:
-    private = MemoryStore()
-    assignment = private_assign(role="evaluate")
-    report = evaluate_only(Silo(assignment, MemoryStore(), private, logs.get("client")))
-    assert report.epsilon and report.epsilon > 0
-    assert report.seconds == {}
-    with pytest.raises(BudgetSpent):
-        evaluate_only(
-            Silo(
-                private_assign({"epsilon": 0.1}, role="evaluate"),
-                MemoryStore(),
-                MemoryStore(),
-                logs.get(""),
-            )
-        )

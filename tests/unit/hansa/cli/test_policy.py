@@ -39,6 +39,8 @@ def policy(
     code, out, _ = call(capsys, "policy", "maze", "-f", file, *arguments)
     assert code == 0
     statements = json.loads(out)["Statement"]
+    written = [each for each in statements if "s3:PutObject" in each["Action"]]
+    assert "hansa-privacy" not in str(written), "without spec.privacy the budget is only read"
     opened = {name for each in statements for name in each["Resource"] if "/" in name}
     return {name.removeprefix("arn:aws:s3:::") for name in opened}
 
@@ -49,7 +51,7 @@ def test_keys_of_the_exchange_open_nothing_of_a_private_store_that_has_others(
     own = {"credentialsSecret": {"name": "clinic"}}
     shared = policy(capsys, tmp_path, **own)
     private = policy(capsys, tmp_path, "--experience", **own)
-    owned = {"hansa/mine/experience/maze/*", "hansa/hansa-privacy/maze/*"}
+    owned = {"hansa/mine/experience/maze/*", "hansa/hansa-privacy/maze/budget.json"}
     assert private == {*owned, "shown/maze.jsonl"}
     assert not shared & private
     assert {"hansa/run/updates/maze/*", "models/base/*"} <= shared

@@ -71,6 +71,11 @@ def test_fewer_tasks_than_were_asked_for_are_counted_for_each_use() -> None:
     ]
 
 
+def test_a_guard_asks_for_validation_tasks_too() -> None:
+    [note] = find_notes("pegs", guard={"maxDrop": 0.1})
+    assert note.endswith("fewer tasks than asked for: 4 of 8 validation tasks")
+
+
 def test_words_that_the_model_can_never_write_are_named() -> None:
     [note] = find_notes("words")
     assert note.startswith(
