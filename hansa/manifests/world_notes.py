@@ -72,7 +72,8 @@ def _note_words(
             f"{where}: {spec.model.source} has no token for {count(len(unknown), 'word')} in the "
             f"expert's actions of world {environment.world} ({count(len(played), 'task')} tried), "
             f"and can never write them: {shorten(' '.join(unknown), _LONGEST_WORDS)}; let its "
-            "actions use words of the builtin worlds, or set spec.model.source to a model that knows them"
+            "actions use words of the builtin worlds, or set spec.model.source to a model that "
+            "knows them"
         )
 
 
