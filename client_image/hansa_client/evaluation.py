@@ -41,7 +41,7 @@ class Subject:
     private_key: str
     """The same task by task, in the silo's private store."""
     released_key: str
-    """There, too: the document as it was published, where spec.privacy adds noise."""
+    """There, too: the document as it was published, where that store is the silo's own."""
 
 
 def make_subject(assignment: Assignment, own_sha256: str = "") -> Subject:
@@ -54,7 +54,7 @@ def make_subject(assignment: Assignment, own_sha256: str = "") -> Subject:
         adapter,
         bucket_keys.evaluation(assignment.storage.prefix, name, adapter.round, own=is_own),
         bucket_keys.evaluation_tasks(private, name, adapter.round, own=is_own),
-        bucket_keys.released_evaluation(private, name, adapter.round),
+        bucket_keys.released_evaluation(private, name, adapter.round, own=is_own),
     )
 
 
@@ -63,10 +63,10 @@ def find(
 ) -> EvaluationDocument | None:
     """An adapter's evaluation, if it was measured already.
 
-    With privacy the silo's own copy counts: whoever deletes the published one, and asks for other
-    tasks, gets the same answer. Two answers would tell what is between them.
+    The copy in a store of the silo's own counts: whoever deletes the published one has nothing
+    played again, and asks for other tasks in vain. Two noised answers would tell what is between.
     """
-    if assignment.settings.privacy:
+    if _keeps_copy(assignment):
         released = get_if_present(private, subject.released_key)
         if released is not None:
             put_once(exchange, subject.key, released)
@@ -126,11 +126,27 @@ def commit(
         seconds=0.0 if noisy else round(seconds, 3),
         **(_add_noise(kept, len(episodes) + broken, noisy) if noisy else kept.counts()),
     )
-    data = canonical(own.to_json())
-    if noisy:
+    return _publish(exchange, private, assignment, subject, canonical(own.to_json()))
+
+
+def _publish(
+    exchange: ObjectStore,
+    private: ObjectStore,
+    assignment: Assignment,
+    subject: Subject,
+    data: bytes,
+) -> EvaluationDocument:
+    if is_kept := _keeps_copy(assignment):
         data = put_once(private, subject.released_key, data)
     stored = put_once(exchange, subject.key, data)
-    return _parse_evaluation(assignment, subject, data if noisy else stored)
+    return _parse_evaluation(assignment, subject, data if is_kept else stored)
+
+
+def _keeps_copy(assignment: Assignment) -> bool:
+    """Whether the private store is one of the silo's own; with noise it must be."""
+    own, shared = assignment.private_storage, assignment.storage
+    is_other = (own.endpoint, own.bucket) != (shared.endpoint, shared.bucket)
+    return is_other or assignment.settings.privacy is not None
 
 
 def _add_noise(kept: TaskTallies, planned: int, noisy: NoisyCounts) -> dict[str, Any]:

@@ -153,9 +153,12 @@ def evaluation_tasks(
     return f"{root}evaluations/{round_:05d}{'-own' * own}.json"
 
 
-def released_evaluation(private_prefix: str, environment: str, round_: int) -> str:
-    """What was published of an evaluation with noise: the one answer about its adapter."""
-    return f"{experience_root(private_prefix, environment)}released/{round_:05d}.json"
+def released_evaluation(
+    private_prefix: str, environment: str, round_: int, *, own: bool = False
+) -> str:
+    """What was published of an evaluation: the one answer about its adapter."""
+    root = experience_root(private_prefix, environment)
+    return f"{root}released/{round_:05d}{'-own' * own}.json"
 
 
 def personal_folder(private_prefix: str, environment: str, round_: int) -> str:

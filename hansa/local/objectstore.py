@@ -22,7 +22,6 @@ from typing import IO, Any, Self
 from hansa.api.spec import S3
 from hansa.core.errors import HansaError, InputError, StoreError, Unreachable
 from hansa.core.files import refuse_links
-from hansa.core.http import HttpClient, HttpError
 from hansa.crypto.certificate import make_certificate
 from hansa.local.ports import Block, claim_ports, reclaim_ports
 from hansa.local.room import VOLUME_MEGABYTES, check_room
@@ -277,10 +276,10 @@ class LocalStore:
         try:
             socket.create_connection((_HOST, self._ports["s3.port"]), timeout=1).close()
             store.ensure_bucket()
-            # Has it a place for the next object? Its S3 door opens a little earlier.
-            url = f"http://{_HOST}:{self._ports['master.port']}/dir/assign?collection={BUCKET}"
-            return bool(HttpClient(read_seconds=5).send("GET", url).json().get("fid"))
-        except (OSError, StoreError, HttpError):
+            store.put_if_absent("hansa-ready", b"ready")  # is there a volume for the next object?
+            store.remove("hansa-ready")
+            return True
+        except (OSError, StoreError):
             return False
 
     def _explain_failed_start(self, why: str) -> Unreachable:
@@ -317,9 +316,9 @@ class LocalStore:
 
 def _name_certificate(certificate: Path, key: Path) -> dict[str, str]:
     """Variables by which every part asks the others for this certificate, and shows it."""
-    named = {"WEED_GRPC_CA": str(certificate)}
-    for part in _PARTS:
-        named |= {f"WEED_GRPC_{part}_CERT": str(certificate), f"WEED_GRPC_{part}_KEY": str(key)}
+    named = {"WEED_GRPC_CA": str(certificate), "WEED_HTTPS_MASTER_CA": str(certificate)}
+    for part in ("HTTPS_MASTER", *(f"GRPC_{part}" for part in _PARTS)):
+        named |= {f"WEED_{part}_CERT": str(certificate), f"WEED_{part}_KEY": str(key)}
     return named
 
 

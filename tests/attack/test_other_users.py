@@ -1,23 +1,21 @@
 """Another user of the same machine, with the store's own tools: nothing is read or changed."""
 
 import os
-import shutil
-import subprocess
+import ssl
 import sys
-import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from hansa.core.errors import InputError, PermanentError
-from hansa.local.objectstore import BUCKET, LocalStore, find_weed
+from hansa.local.objectstore import BUCKET, LocalStore
 from hansa.local.rundir import RunDir
 from hansa_client.models.base_model import make_cache_folder
+from tests.support.stranger import ask_port, make_open_folder, run_weed
 
 SECRET = b"a trajectory of the clinic"
-NOBODY = 65534
 pytestmark = pytest.mark.slow
 
 
@@ -29,32 +27,10 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStore]:
 
 
 @pytest.fixture
-def stranger(tmp_path: Path) -> Path:
-    """A folder that everybody may use, with a copy of the store's program."""
-    place = Path("/tmp", f"hansa-{os.getpid()}-{tmp_path.name}")
-    place.mkdir()
-    place.chmod(0o777)
-    shutil.copy(find_weed(), place / "weed")
-    yield place
-    shutil.rmtree(place)
-
-
-def run_weed(
-    place: Path, arguments: list[str], typed: str = "", environ: Mapping[str, str] | None = None
-) -> bytes:
-    """What a tool prints and writes; as another user where this one may become one."""
-    other: dict[str, int] = {"user": NOBODY, "group": NOBODY} if os.geteuid() == 0 else {}
-    done = subprocess.run(
-        ["timeout", "8", str(place / "weed"), *arguments],
-        input=typed.encode(),
-        capture_output=True,
-        cwd=place,
-        env={"HOME": str(place), "PATH": os.defpath, **(environ or {})},
-        check=False,
-        **({} if environ else other),  # type: ignore[arg-type]
-    )
-    files = [path for path in place.iterdir() if path.is_file() and path.name != "weed"]
-    return done.stdout + done.stderr + b"".join(path.read_bytes() for path in files)
+def stranger(tmp_path: Path) -> Iterator[Path]:
+    """A folder that everybody may use."""
+    with make_open_folder(tmp_path.name) as place:
+        yield place
 
 
 def address(store: LocalStore, part: str) -> str:
@@ -121,14 +97,44 @@ def test_another_user_copies_no_volume(store: LocalStore, stranger: Path, collec
 )
 @pytest.mark.parametrize("part", ["filer", "volume", "master", "s3"])
 def test_another_user_gets_no_object_by_http(store: LocalStore, part: str) -> None:
-    for path in (f"/buckets/{BUCKET}/private/maze", f"/{BUCKET}/private/maze", "/?pretty=y"):
-        url = f"http://127.0.0.1:{store._ports[f'{part}.port']}{path}"
-        try:
-            with urllib.request.urlopen(url, timeout=5) as answer:
-                body = answer.read()
-        except urllib.error.HTTPError as refusal:
-            body = refusal.read()
-        assert SECRET not in body
+    paths = (f"/buckets/{BUCKET}/private/maze", f"/{BUCKET}/private/maze", "/?pretty=y")
+    answers = ask_port(store._ports[f"{part}.port"], [("GET", path, "") for path in paths])
+    assert not any(SECRET.decode() in body for _, body in answers)
+
+
+@pytest.mark.attack(
+    by="another user of the machine",
+    does="asks the store's master by HTTP to delete all objects, or for a token of its volumes",
+    result="refused: its master requires a certificate, too",
+)
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"/col/delete?collection={BUCKET}",
+        "/dir/assign",
+        "/dir/lookup?fileId=1,01637037d6&read=yes",
+        "/vol/status",
+        "/vol/vacuum?garbageThreshold=0",
+        "/vol/grow?count=1",
+        "/submit",
+    ],
+)
+def test_the_master_obeys_nobody_without_a_certificate(store: LocalStore, path: str) -> None:
+    port = store._ports["master.port"]
+    answers = ask_port(port, [("GET", path, ""), ("POST", path, "")])
+    assert all("Client sent an HTTP request to an HTTPS server" in body for _, body in answers[:2])
+    context = ssl.create_default_context(cafile=store.folder / "grpc.pem")
+    context.check_hostname = False
+    with pytest.raises(OSError, match="certificate required"):
+        ask_master(port, path, context)
+    assert store.store().get("private/maze") == SECRET * 1000
+    context.load_cert_chain(store.folder / "grpc.pem", store.folder / "grpc.key")
+    assert ask_master(port, "/vol/status", context), "or the refusals would show nothing"
+
+
+def ask_master(port: int, path: str, context: ssl.SSLContext) -> bytes:
+    with urllib.request.urlopen(f"https://127.0.0.1:{port}{path}", context=context) as answer:
+        return bytes(answer.read())
 
 
 @pytest.mark.attack(

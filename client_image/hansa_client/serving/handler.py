@@ -16,6 +16,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from hansa_client.serving import wire
 from hansa_client.serving.documents import Document
 from hansa_client.serving.errors import ClientGone, OpenAIError, make_shutdown_error
+from hansa_client.serving.local_users import is_of_another_user
 from hansa_client.serving.server import Answering, ChatServer
 
 _JSON = "application/json"
@@ -43,6 +44,7 @@ class ChatHandler(BaseHTTPRequestHandler):
         self._reader = wire.TimedReader(self.connection, self.server.is_crowded)
         self.rfile = io.BufferedReader(self._reader)
         self._status = 0
+        self._is_foreign = self.server.is_personal and is_of_another_user(self.connection)
 
     def handle_one_request(self) -> None:
         """The next request, if one comes in time."""
@@ -165,7 +167,13 @@ class ChatHandler(BaseHTTPRequestHandler):
         return body
 
     def _check_origin(self) -> None:
-        """Refuse what a page in a browser asks for in its reader's name, where there is no key."""
+        """Without a key, refuse what pages in a browser and other users of this machine ask for."""
+        if self._is_foreign:
+            raise OpenAIError(
+                HTTPStatus.FORBIDDEN,
+                "the connection: got one of another user of this machine, expected one of the "
+                "server's own; one with a key (--api-key-file) answers whoever has it",
+            )
         host, origin = self.headers.get("Host", "localhost"), self.headers.get("Origin")
         is_own = origin in (None, f"http://{host}", f"https://{host}")
         if self.server.has_key or (is_own and self.server.is_named(host)):

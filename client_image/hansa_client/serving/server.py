@@ -149,6 +149,12 @@ class ChatServer(ThreadingHTTPServer):
         """Whether requests must carry a key."""
         return bool(self._key)
 
+    @property
+    def is_personal(self) -> bool:
+        """Whether it is for its own user alone: without a key, and on loopback."""
+        address = ipaddress.ip_address(str(self.server_address[0]))
+        return not self._key and address.is_loopback
+
     def is_named(self, host: str) -> bool:
         """Whether a Host header is an address, `localhost` or the name that it listens on: any
         other name can be made to mean this machine by whoever owns it."""

@@ -30,6 +30,7 @@ from tests.unit.hansa_client.rounds import (
     Killed,
     manifest,
     play,
+    play_apart,
     result,
 )
 
@@ -330,3 +331,20 @@ def test_experience_goes_to_the_private_store_alone(assign: Assign) -> None:
         "mine/experience/maze/00001.jsonl.zst",
     }
     assert Shards(private, assignment).list_rounds() == [0, 1]
+
+
+@pytest.mark.attack(
+    by="the coordinator",
+    does="deletes a silo's evaluation from the bucket and orders it again, to have more played",
+    result="nothing is played: a store of the silo's own has a copy",
+)
+def test_an_evaluation_that_was_deleted_is_published_again_and_not_played(
+    assign: Assign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exchange, private = MemoryStore(), MemoryStore()
+    assignment = assign(experience_storage={"bucket": "own", "prefix": "mine"})
+    play_apart(exchange, private, assignment)
+    published = exchange.objects.pop(MEASURED)
+    monkeypatch.setattr(Silo, "play_held_out", lambda *_: pytest.fail("it is played again"))
+    play_apart(exchange, private, assignment)
+    assert exchange.objects[MEASURED] == published
