@@ -84,6 +84,21 @@ def attack_with_weed(place: Path, pid: int) -> bytes:
 
 
 @pytest.mark.attack(
+    by="an honest party",
+    does="tries on a program of its own what attackers of a running one try",
+    result="works; otherwise the attacks by other users would prove nothing",
+)
+def test_a_programs_own_user_reaches_it_by_the_same_attempts(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "600"], cwd=tmp_path) as program:
+        reached = " ".join(stranger.reach_process(program.pid))
+        program.kill()
+    for what in ("environ", "mem", "maps", "cwd", "fd", "a signal"):
+        assert what in reached, "or the attacks below would show nothing"
+    (tmp_path / "mine").mkdir()
+    assert {"lists []", "opens 0", "changes it"} <= set(stranger.reach_path(tmp_path / "mine"))
+
+
+@pytest.mark.attack(
     by="another user of the machine",
     does="reads memory, files and ports of a run at work, with the store's own tools, too",
     result="nothing is read or changed, and the run ends with the bytes that it has alone",

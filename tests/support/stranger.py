@@ -103,9 +103,11 @@ def list_ports(pid: int) -> list[int]:
 def reach_process(pid: int) -> list[str]:
     """What of a process a user reads or does: nothing, of another user's."""
     reached = []
-    for name in ("environ", "mem", "maps", "root/etc/passwd", "cwd/."):
+    for name in ("environ", "mem", "maps", "root/etc/passwd"):
         with suppress(OSError), Path(f"/proc/{pid}/{name}").open("rb"):
             reached.append(name)
+    with suppress(OSError):
+        reached.append(f"cwd {Path(f'/proc/{pid}/cwd').readlink()}")
     with suppress(OSError):
         reached += [f"fd {each}" for each in Path(f"/proc/{pid}/fd").iterdir()]
     with suppress(OSError):
