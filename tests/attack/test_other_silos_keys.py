@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError
 
 from hansa.api import bucket_keys
 from hansa.local.objectstore import LocalStore
-from tests.conftest import PREFIX
+from tests.conftest import ENVIRONMENTS, PREFIX
 
 pytestmark = pytest.mark.slow
 
@@ -75,6 +75,13 @@ class Attacker:
 
 
 @pytest.fixture(scope="module")
+def weed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStore]:
+    """A store of its own: in that of all tests are thousands of objects to list again and again."""
+    with LocalStore(tmp_path_factory.mktemp("attacked"), ENVIRONMENTS, prefix=PREFIX) as store:
+        yield store
+
+
+@pytest.fixture(scope="module")
 def attacker(weed: LocalStore) -> Attacker:
     """With one object of each kind in the bucket."""
     store = weed.store()
@@ -85,10 +92,7 @@ def attacker(weed: LocalStore) -> Attacker:
 
 
 def contents(on: Attacker) -> dict[str, str]:
-    """Every object of the bucket with the digest of its bytes, by a few lists.
-
-    Other tests leave thousands of objects, which would be read 260 times here.
-    """
+    """Every object of the bucket, with the digest of its bytes."""
     pages = on.owner.get_paginator("list_objects_v2").paginate(Bucket=on.bucket)
     return {each["Key"]: each["ETag"] for page in pages for each in page.get("Contents", [])}
 
