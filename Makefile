@@ -9,7 +9,8 @@ help: ## Show this list
 setup: ## Make the environment (.venv), or use that of HANSA_PYTHON
 	@tools/setup
 
-demo: setup ## Watch five worlds make one agent better, within minutes
+demo: ## Watch five worlds make one agent better, within minutes
+	@tools/setup --demo
 	@tools/python -m hansa.cli.main demo --out runs/demo
 
 test: setup ## Lint, types, unit tests, one run, one kill, the demo: minutes, and nothing but Python
