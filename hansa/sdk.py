@@ -15,7 +15,7 @@ from hansa.local.credentials import read_credentials
 from hansa.local.loop import RunOptions
 from hansa.local.loop import run as run_loop
 from hansa.local.results import write_results
-from hansa.local.rundir import DEFAULT_ROOT, RunDir, explain_phase, suggest_fix
+from hansa.local.rundir import DEFAULT_ROOT, RunDir, explain_phase, find_run, suggest_fix
 from hansa.manifests import world_files
 from hansa.manifests.load import build, check_on_machine, load
 from hansa.publish.bucket import read_known_fields, set_endpoint
@@ -126,7 +126,7 @@ def pull(
     if _is_folder(where):
         if endpoint:
             raise InputError("endpoint: got one, but it is for a federation on a cluster")
-        return pull_run(Path(where), target, number, environment, given, _ignore)[1]
+        return pull_run(RunDir(Path(where)), target, number, environment, given, _ignore)[1]
     if target is None:
         raise InputError("to: got nothing, expected a folder for the adapter")
     document = open_federations(namespace, context, kubeconfig).get(str(where))
@@ -141,5 +141,4 @@ def _ignore(note: str) -> None:
 
 def _is_folder(where: str | Path) -> bool:
     """A folder that is there, or what can only be a path; else the name of a federation."""
-    path = Path(where)
-    return isinstance(where, Path) or path.is_dir() or path.name != where
+    return isinstance(where, Path) or bool(find_run(where))

@@ -23,6 +23,7 @@ from hansa.api.bucket_documents import (
     sum_tallies,
 )
 from hansa.api.probes import ProbeFigures
+from hansa.api.storage import S3
 from hansa.core.errors import Corrupt
 from hansa.store.base import ObjectStore, get_if_present, put_once
 from hansa.store.documents import parse
@@ -193,7 +194,7 @@ def tally(episodes: Sequence[Episode], key: Callable[[Episode], str]) -> dict[st
 
 def _parse_evaluation(assignment: Assignment, subject: Subject, data: bytes) -> EvaluationDocument:
     document = parse(EvaluationDocument, subject.key, data)
-    _check_own(assignment, subject, assignment.storage.prefix, document.inputs)
+    _check_own(assignment, subject, assignment.place, document.inputs)
     return document
 
 
@@ -203,15 +204,15 @@ def _parse_tallies(assignment: Assignment, subject: Subject, data: bytes) -> Tas
     except ValidationError:
         where = subject.private_key
         raise Corrupt(f"{where}: expected an evaluation's tasks, got something else") from None
-    _check_own(assignment, subject, assignment.private_storage.prefix, document.inputs)
+    _check_own(assignment, subject, assignment.private_place, document.inputs)
     return document
 
 
 def _check_own(
-    assignment: Assignment, subject: Subject, prefix: str, inputs: dict[str, Any]
+    assignment: Assignment, subject: Subject, place: tuple[str, S3], inputs: dict[str, Any]
 ) -> None:
     """Refuse an evaluation of another run, or of another adapter."""
     own = [*assignment.identity(), "environment", "world", "adapter_sha256"]
     theirs = {name: inputs.get(name) for name in own}
     ours = {**assignment.evaluation_inputs(), "adapter_sha256": subject.adapter.sha256}
-    check_same_run(prefix, theirs, {name: ours[name] for name in own})
+    check_same_run(place, theirs, {name: ours[name] for name in own})

@@ -307,6 +307,5 @@ def _parse_choice(assignment: Assignment, data: bytes) -> PersonalManifest:
     except ValidationError:
         where = _folder(assignment) + bucket_keys.MANIFEST
         raise Corrupt(f"{where}: expected a silo's choice, got something else") from None
-    place = assignment.private_storage
-    check_same_run(place.prefix, document.inputs, _inputs(assignment))
+    check_same_run(assignment.private_place, document.inputs, _inputs(assignment))
     return document

@@ -147,5 +147,5 @@ def update_folder(assignment: Assignment) -> str:
 def parse_committed(assignment: Assignment, data: bytes) -> Committed:
     """An update's manifest as it is stored; Corrupt, or AnotherRun, where it is not this one's."""
     document = parse(UpdateManifest, update_folder(assignment) + bucket_keys.MANIFEST, data)
-    bucket_documents.check_same_run(assignment.storage.prefix, document.inputs, assignment.inputs())
+    bucket_documents.check_same_run(assignment.place, document.inputs, assignment.inputs())
     return Committed(manifest=document, sha256=bucket_documents.sha256(data))

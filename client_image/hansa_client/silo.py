@@ -100,7 +100,7 @@ class Silo:
         _check_files(agent, assignment.model)
         if owner and owner.base_model != agent.base_model:
             theirs, ours = {"model.sha256": owner.base_model}, {"model.sha256": agent.base_model}
-            bucket_documents.check_same_run(assignment.storage.prefix, theirs, ours)
+            bucket_documents.check_same_run(assignment.place, theirs, ours)
         self.log.info("loading", model=assignment.model.source, start=assignment.start.round)
         _check_shapes(agent, assignment)
         _ = agent.base, agent.start

@@ -1,6 +1,6 @@
 """A bucket for trying out on one machine: a user for each policy that `hansa policy` has printed.
 
-    hansa policy webshop -f federation.yaml > webshop.policy.json        # one for each party
+    hansa policy federation.yaml webshop > webshop.policy.json        # one for each party
     python store.py *.policy.json
 
 It is `weed`, which is installed with Hansa. Beside the policies it writes each party's keys, for

@@ -229,7 +229,8 @@ def base_name(source: str) -> BaseName:
     """What `from_pretrained` takes for a spec.model.source, where it can load it."""
     scheme, _, rest = source.partition(":")
     if scheme == "path":
-        return BaseName(rest)
+        is_plain = rest.startswith(("/", ".", "~"))
+        return BaseName(rest if is_plain else f"./{rest}")  # org/name would be the hub's
     if scheme == "hf":
         name, _, revision = rest.partition("@")
         return BaseName(name, revision)

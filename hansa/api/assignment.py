@@ -111,7 +111,19 @@ class Assignment(Model):
     @property
     def private_storage(self) -> S3:
         """Where the silo keeps its experience: its private store, or a place in the exchange."""
-        return self.experience_storage or self.storage
+        return self.private_place[1]
+
+    @property
+    def place(self) -> tuple[str, S3]:
+        """The exchange, behind the field that names it."""
+        return "storage.s3", self.storage
+
+    @property
+    def private_place(self) -> tuple[str, S3]:
+        """The same of the silo's experience."""
+        if self.experience_storage is None:
+            return self.place
+        return f"environments[{self.environment}].experienceStorage.s3", self.experience_storage
 
     @property
     def demonstrations_wanted(self) -> int:

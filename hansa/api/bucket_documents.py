@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 from hansa.api.privacy import PrivacyStatement
 from hansa.api.probes import ProbeFigures
 from hansa.api.secure_aggregation import MaskedUpdate
-from hansa.api.spec import Model, differences
+from hansa.api.spec import S3, Model, differences
 from hansa.api.task_kinds import MOST_KINDS, Name
 from hansa.core import stats
 from hansa.core.canonical import canonical as canonical
@@ -18,6 +18,7 @@ from hansa.core.canonical import fingerprint as fingerprint
 from hansa.core.canonical import sha256 as sha256
 from hansa.core.errors import AnotherRun
 from hansa.core.model import Sha256 as Sha256
+from hansa.validation.messages import describe_value
 
 Count = Annotated[int, Field(ge=0, le=2**53)]
 """A count that JSON numbers hold exactly."""
@@ -359,13 +360,24 @@ class PersonalManifest(TaskResult):
         return sum_tallies(self.tasks)
 
 
-def check_same_run(where: str, theirs: dict[str, Any], ours: dict[str, Any]) -> None:
-    """Refuse to continue from results of another run, naming the first fields that differ."""
+def check_same_run(place: tuple[str, S3], theirs: dict[str, Any], ours: dict[str, Any]) -> None:
+    """Refuse to continue from results of another run, naming the first fields that differ.
+
+    `place` is the field of the spec that names the store, and what it says.
+    """
     differing = differences(theirs, ours)
     if not differing:
         return
-    shown = ", ".join(f"{path} {old} there, {new} here" for path, old, new in differing[:3])
-    raise AnotherRun(
-        f"prefix {where or '(root of the bucket)'} holds another run ({shown})",
-        hint="choose another storage.s3.prefix, or set the field back to continue that run",
+    shown = ", ".join(
+        f"{path} {_describe(old)} there, {_describe(new)} here" for path, old, new in differing[:3]
     )
+    field, s3 = place
+    where = f"s3://{s3.bucket}/{s3.prefix}".rstrip("/")
+    raise AnotherRun(
+        f"{field}: {where} holds another run ({shown})",
+        hint=f"choose another {field}.prefix, or set the field back to continue that run",
+    )
+
+
+def _describe(value: Any) -> str:
+    return "nothing" if value is None else describe_value(value)

@@ -48,6 +48,8 @@ class OrderSummary(Model):
     """Which letter it is."""
     kind: Literal["work", "rest"]
     """Whether there is something to do."""
+    why: Literal["", "suspended", "finished", "removed", "missed"] = ""
+    """Why there is nothing to do; `missed`: an order was not taken in time, and is taken back."""
     role: Literal["", "client", "evaluate"] = ""
     """As what."""
     round: Count = 0

@@ -86,8 +86,6 @@ class SiloReport(Model):
         default_factory=list, max_length=20
     )
     """What else was in the log, and how often."""
-    missed: bool = False
-    """Whether the newest order withdraws one that was not taken in time: post a hello."""
     ahead: bool = False
     """Whether the silo's own log has letters that its status does not know."""
     trouble: Trouble | Literal[""] = ""

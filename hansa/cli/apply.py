@@ -17,7 +17,7 @@ SHOWN_CHANGES = 10
 
 
 def apply(
-    file: Annotated[Path, typer.Option("-f", "--filename", help="Manifest, or - for stdin.")],
+    file: target.Manifest,
     namespace: target.Namespace = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Let the cluster check it, and change nothing.")

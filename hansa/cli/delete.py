@@ -28,7 +28,7 @@ def delete(
 ) -> None:
     """Delete a federation with its Jobs and Pods; adapters and experience stay in the bucket."""
     patience = target.parse_timeout(timeout)
-    federations = target.open_federations(namespace, context, kubeconfig)
+    federations = target.open_either(name, None, namespace, context, kubeconfig)[0]
     federation = federations.get(name)
     uid = str(federation["metadata"]["uid"])
     owners = {uid, *_list_uids(federations.children(name, {uid}))} if wait else set()

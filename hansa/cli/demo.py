@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from hansa.cli.common import say
-from hansa.cli.run import carry_out
+from hansa.cli.run import RunArguments, carry_out
 from hansa.cli.target import Out, Parallel
 
 MANIFEST = Path(__file__).with_name("demo.yaml")
@@ -32,7 +32,6 @@ def demo(
     ] = False,
 ) -> int:
     """Watch five worlds make one small agent better, within a few minutes on two cores."""
-    from hansa.local.loop import RunOptions
     from hansa.local.rundir import DEFAULT_ROOT, RunDir
     from hansa.manifests.load import load
 
@@ -43,9 +42,10 @@ def demo(
     changes = {"seed": seed, "rounds": rounds}
     spec = federation.spec.model_copy(update={k: v for k, v in changes.items() if v is not None})
     federation = federation.model_copy(update={"spec": spec})
-    say("five worlds, one agent: no trajectory leaves its environment, only adapters do")
     folder = RunDir(out or DEFAULT_ROOT / federation.metadata.name)
-    code = carry_out(federation, folder, RunOptions(embedded=True, parallel=parallel))
+    folder.prepare()
+    say("five worlds, one agent: no trajectory leaves its environment, only adapters do")
+    code = carry_out(federation, folder, RunArguments(embedded=True, parallel=parallel))
     if not code and folder.load().status.completed == load(MANIFEST).spec.rounds:
         print_kept_figures()
     return code

@@ -18,7 +18,7 @@ WIDTH = 96
 def explain(
     field: Annotated[
         str,
-        typer.Argument(metavar="FIELD", help="A field, for example spec.exploration.temperature."),
+        typer.Argument(metavar="FIELD", help="A field: rounds, spec.exploration.temperature, ..."),
     ] = "spec",
     output: Output = Format.TABLE,
     member: Annotated[

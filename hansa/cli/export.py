@@ -21,10 +21,7 @@ PATIENCE_SECONDS = 5.0
 
 
 def export(
-    run: Annotated[
-        str,
-        typer.Argument(metavar="RUN", help="Folder of a run, or a federation on the cluster."),
-    ],
+    run: target.Run,
     to: Annotated[
         str, typer.Option("--to", help="mlflow, tensorboard, wandb, or one of another package.")
     ],
@@ -70,21 +67,13 @@ def export(
 
 
 def _open(run: str, credentials: Path | None, cluster: tuple[str | None, ...]) -> "RunSource":
-    """A folder that is there, or a federation on the cluster."""
-    from hansa.local.rundir import RunDir
+    """A run on this machine, or a federation on the cluster."""
     from hansa.publish.tracked_run import LocalRun, OnCluster
 
-    path = Path(run)
-    if path.is_dir() or path.name != run:
-        folder = RunDir(path)
-        if not folder.object.exists():
-            raise InputError(f"RUN: got {run}, which holds no run", hint="hansa run makes one")
+    if folder := target.find_run(run, *cluster):
+        folder.load()  # says what is wrong with it
         return LocalRun(folder, credentials, say)
-    try:
-        return OnCluster(target.open_federations(*cluster), run, say_lost)
-    except InputError as error:
-        hint = f"there is no folder {run} here, so it was looked for on a cluster"
-        raise InputError(error.message, hint=error.hint or hint) from error
+    return OnCluster(target.open_federations(*cluster), run, say_lost)
 
 
 def _follow(source: "RunSource", tracker: "Tracker") -> "Record":

@@ -17,13 +17,24 @@ TYPES = {
 }
 """What stands for a value; choices are listed themselves."""
 
+MANIFEST = ("-f", "--filename")
+"""As kubectl names it."""
 _BETWEEN = re.compile(r"([\d.]+)<=x<=([\d.]+)")
 _FROM = re.compile(r"x>=([\d.]+)")
 _REQUIRED = re.compile(r"\{([^{}]+)\}")
 
 
 class PlainCommand(TyperCommand):
-    """A command whose help a newcomer can read."""
+    """A command whose help a newcomer can read; one that reads a manifest takes it by -f, too."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """`-f FILE` is the first argument, wherever it stands."""
+        return super().parse_args(ctx, _put_manifest_first(args) if self._reads_manifest else args)
+
+    @property
+    def _reads_manifest(self) -> bool:
+        is_free = not any(MANIFEST[0] in each.opts for each in self.params)
+        return is_free and any(each.name == "file" for each in self.params)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """The first line: FILE must be given, [FILE] may."""
@@ -34,9 +45,20 @@ class PlainCommand(TyperCommand):
         for title, kind in (("Arguments", "argument"), ("Options", "option")):
             params = [each for each in self.get_params(ctx) if each.param_type_name == kind]
             records = [record for each in params if (record := each.get_help_record(ctx))]
+            if kind == "option" and self._reads_manifest:
+                records.insert(0, (f"{', '.join(MANIFEST)} FILE", "The same as the argument FILE."))
             if records:
                 with formatter.section(title):
                     formatter.write_dl([_simplify(*record, kind) for record in records])
+
+
+def _put_manifest_first(args: list[str]) -> list[str]:
+    for i, word in enumerate(args):
+        name, equals, value = word.partition("=")
+        if name in MANIFEST:
+            given = [value] if equals else args[i + 1 : i + 2]
+            return [*given, *args[:i], *args[i + 2 - bool(equals) :]]
+    return args
 
 
 def _simplify(name: str, words: str, kind: str) -> tuple[str, str]:

@@ -6,11 +6,12 @@ from typing import Annotated
 import typer
 
 from hansa.cli.common import say
+from hansa.cli.target import Manifest
 
 
 def invite(
+    file: Manifest,
     environment: Annotated[str, typer.Argument(metavar="ENVIRONMENT", help="The silo's name.")],
-    file: Annotated[Path, typer.Option("-f", "--file", help="Manifest, or - for stdin.")],
     key: Annotated[Path, typer.Option("--key", help="File of the coordinator's private key.")],
     allow: Annotated[
         list[str] | None,
@@ -30,6 +31,7 @@ def invite(
     from hansa.members.courier import load_key
     from hansa.members.invitation import invite as make
 
+    federation = load(file, here=False)
     signer = load_key(str(key))
-    print(make(load(file, here=False), environment, signer, allow or ()).decode())
+    print(make(federation, environment, signer, allow or ()).decode())
     say(f"fingerprint of its key: {fingerprint(signer.public)}")

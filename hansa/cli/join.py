@@ -19,13 +19,19 @@ def join(
     once: Annotated[
         bool, typer.Option("--once", help="Answer the newest order, then end: for cron and Slurm.")
     ] = False,
+    stay: Annotated[
+        bool, typer.Option("--stay", help="Wait for orders also when the federation is over.")
+    ] = False,
     parallel: Parallel = None,
     masking_key: Annotated[
         Path | None,
         typer.Option(help="File of the silo's masking key, where updates are masked."),
     ] = None,
 ) -> int:
-    """Follow the coordinator's orders as far as the manifest allows; run it again to resume."""
+    """Follow the coordinator's orders as far as the manifest allows; run it again to resume.
+
+    It ends when the federation is over.
+    """
     from hansa.local.credentials import read_credentials
     from hansa.local.join import Joining, choose_variables, read_own_variables
     from hansa.local.join import join as take_part
@@ -43,7 +49,12 @@ def join(
     say(f"{member.metadata.name}: everything of this silo is kept in {folder.path}")
     stop_on_signals()
     joining = Joining(
-        key=key, credentials=given, once=once, parallel=parallel, masking_key=masking_key
+        key=key,
+        credentials=given,
+        once=once,
+        stay=stay,
+        parallel=parallel,
+        masking_key=masking_key,
     )
     try:
         take_part(member, folder, joining, say)

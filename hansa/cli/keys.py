@@ -47,7 +47,7 @@ class Form(StrEnum):
 
 def keys(
     verb: Annotated[Verb, typer.Argument(help="Make a key, or show what the others get of it.")],
-    file: Annotated[
+    key_file: Annotated[
         str,
         typer.Argument(
             metavar="FILE", help="File of the private key; with show also a public key itself."
@@ -78,11 +78,12 @@ def keys(
     """
     from hansa.crypto.keys import is_public_key
 
-    if verb is Verb.SHOW and is_public_key(file):
-        _print_public(file, output)
+    if verb is Verb.SHOW and is_public_key(key_file):
+        _print_public(key_file, output)
         return
     use: Use = "masking" if masking else "sealing" if sealing else "signing"
-    key, use = (_make_key(Path(file), use), use) if verb is Verb.NEW else _read(Path(file), masking)
+    path = Path(key_file)
+    key, use = (_make_key(path, use), use) if verb is Verb.NEW else _read(path, masking)
     if output is Form.SECRET:
         print_data(_build_secret(key, use), Format.YAML)
         return

@@ -4,7 +4,7 @@ import json
 import math
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,15 +17,17 @@ from hansa.core.sanitize import sanitize
 if TYPE_CHECKING:
     from hansa.kubernetes.federations import Federations
     from hansa.kubernetes.pod_logs import LogLine, LogSelection
+    from hansa.local.rundir import RunDir
 
 _ORDER = ("client", "aggregator", "evaluate", "courier")
 """How the Jobs of a round follow one another."""
+_SERVERS = ("aggregator", "courier")
+"""Roles of Jobs that belong to no environment."""
 
 
 def logs(
-    name: target.OptionalName = None,
+    run: target.OptionalRun = None,
     member: target.MemberName = None,
-    out: target.OptionalFolder = None,
     environment: Annotated[
         str | None,
         typer.Option("--environment", "-e", help="Only this environment, aggregator or courier."),
@@ -42,13 +44,14 @@ def logs(
 
     With --member: of a silo's part in somebody else's federation.
     """
-    target.require_one_place(name or member, out)
-    if out:
-        _show_run(out, environment, round_, follow)
+    cluster = (namespace, context, kubeconfig)
+    folder = target.find_run(run, *cluster) if run and not member else None
+    if folder:
+        _show_run(folder, environment, round_, follow)
         return
     from hansa.kubernetes.pod_logs import LogSelection
 
-    things, chosen = target.open_either(name, member, namespace, context, kubeconfig)
+    things, chosen = target.open_either(run, member, *cluster)
     choice = LogSelection(environment=environment, round=round_)
     _show_pods(things, chosen, choice, follow)
 
@@ -76,38 +79,35 @@ def _show_pods(federations: "Federations", name: str, choice: "LogSelection", fo
             _print_line(line)
 
 
-def _check_environment(spec: dict[str, object], wanted: str | None) -> None:
-    """Of a federation, what it lists; of a member, the silo itself."""
-    from hansa.kubernetes.pod_logs import SERVERS
-
+def _check_environment(
+    spec: dict[str, object], wanted: str | None, past: frozenset[str] = frozenset()
+) -> None:
+    """Of a federation, what it lists; of a member, the silo itself; `past`: what has logs here."""
     listed, ours = spec.get("environments"), spec.get("federation")
     names = [str(e["name"]) for e in listed] if isinstance(listed, list) else []
     names = [str(ours.get("environment"))] if isinstance(ours, dict) else names
-    if wanted not in (None, *SERVERS, *names):
-        from hansa.kubernetes.errors import suggest_names
-
-        raise InputError(
-            f"--environment: got {wanted}, which is not in spec.environments",
-            hint=suggest_names(str(wanted), [*names, *SERVERS]),
-        )
+    if wanted not in (None, *_SERVERS, *names, *past):
+        every = ", ".join(dict.fromkeys([*names, *sorted(past), *_SERVERS]))
+        raise InputError(f"--environment: got '{wanted}', expected one of {every}")
 
 
 def _print_line(line: "LogLine") -> None:
     print(f"{line.job} | {sanitize(line.text)}", flush=True)
 
 
-def _show_run(out: Path, environment: str | None, round_: int | None, follow: bool) -> None:
+def _show_run(folder: "RunDir", environment: str | None, round_: int | None, follow: bool) -> None:
     from hansa.local.join import is_silo, load
-    from hansa.local.rundir import RunDir
 
-    folder = RunDir(out)
-    _ = load(folder) if is_silo(folder) else folder.load()  # says what is wrong with it
+    thing = load(folder) if is_silo(folder) else folder.load()  # says what is wrong with it
+    past = {_identify(path)[2] for path in folder.jobs.glob("*/assignment.json")}
+    _check_environment(thing.spec.to_json(), environment, frozenset(past - {*_SERVERS}))
     shown: dict[Path, int] = {}
     while True:
         runs = folder.is_running()  # before the last look, so that nothing is missed
         chosen = _choose(folder.jobs, environment, round_)
         if not chosen and not follow:
-            raise InputError("no Job of this run fits", hint="`hansa status` shows what there is")
+            hint = f"`hansa status {folder.path}` shows what there is"
+            raise InputError("no Job of this run fits", hint=hint)
         for path in chosen:
             shown[path] = _print_from(path, shown.get(path, 0))
         if not follow or not runs:
@@ -119,15 +119,16 @@ def _choose(jobs: Path, environment: str | None, round_: int | None) -> list[Pat
     """Logs that fit, by round, environment and name: an assignment tells more than a short name."""
     chosen: list[tuple[float, int, str, int, Path]] = []
     for path in jobs.glob("*/assignment.json"):
-        number, role, who = _identify_job(json.loads(path.read_text()), path.parent.name)
+        number, role, who = _identify(path)
         log = path.with_name("log.txt")
         if environment in (None, who) and round_ in (None, number) and log.exists():
             chosen.append((number, _ORDER.index(role), who, len(log.parent.name), log))
     return [log for *_, log in sorted(chosen)]
 
 
-def _identify_job(task: dict[str, Any], job: str) -> tuple[float, str, str]:
+def _identify(assignment: Path) -> tuple[float, str, str]:
     """Round, role and environment of a Job; couriers come last, for all rounds."""
+    task, job = json.loads(assignment.read_text()), assignment.parent.name
     role = str(task["role"])
     if role == "courier":
         return math.inf, role, role

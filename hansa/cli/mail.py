@@ -1,6 +1,5 @@
 """`hansa mail`: both logs of letters between the coordinator and one silo, each letter verified."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hansa.cli.common import say
-from hansa.cli.target import Credentials, OptionalFolder
+from hansa.cli.common import Format, Output, print_data, say
+from hansa.cli.target import Credentials
 from hansa.core.errors import InputError
 from hansa.publish.bucket import Endpoint, open_bucket, set_endpoint
 
@@ -23,13 +22,13 @@ DIFFERS = 1
 
 
 def mail(
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="Manifest, - for stdin, or folder of a run."),
+    ],
     environment: Annotated[
         str, typer.Argument(metavar="ENVIRONMENT", help="The silo whose letters to print.")
     ],
-    file: Annotated[
-        Path | None, typer.Option("-f", "--file", help="Manifest, or - for stdin.")
-    ] = None,
-    out: OptionalFolder = None,
     orders_key: Annotated[
         list[str] | None,
         typer.Option("--orders-key", help="Public key of the coordinator, not the manifest's."),
@@ -44,8 +43,9 @@ def mail(
     ] = False,
     credentials: Credentials = None,
     endpoint: Endpoint = None,
+    output: Output = Format.TABLE,
 ) -> None:
-    """Print the letters between the coordinator and a silo as JSON lines, each verified.
+    """Print the letters between the coordinator and a silo, each verified.
 
     Only what the manifest's publicKeys, or the given keys, signed is believed. Exit code 1 when an
     object is not a letter, or names another letter before it than there is.
@@ -54,15 +54,15 @@ def mail(
 
     for key in (*(orders_key or ()), *(answers_key or ())):
         parse_public_key("ed25519", key)
-    lines = wrong = 0
-    with _open_store(file, out, credentials, endpoint) as (federation, store):
+    with _open_store(file, credentials, endpoint) as (federation, store):
         logs = _open_logs(federation, store, environment, orders_key, answers_key)
-        for name, box in logs.items():
-            for line in _lines(box):
-                print(json.dumps({"log": name, **line}))
-                lines += 1
-                wrong += not line.get("follows", False)
+        lines = [{"log": name, **line} for name, box in logs.items() for line in _lines(box)]
         differ = _list_contradictions(store, environment, logs) if check else []
+    wrong = sum(not line.get("follows", False) for line in lines)
+    if output is not Format.TABLE:
+        print_data(lines, output)
+    elif lines:
+        _show(lines)
     if not lines:
         say(f"there are no letters to or of {environment}: nothing is signed here")
     for sentence in differ:
@@ -70,9 +70,28 @@ def mail(
     if check and not differ:
         say("every object that a letter names is there as it says")
     if wrong:
-        say(f"{wrong} of {lines} objects are no letters, or break the chain")
+        say(f"{wrong} of {len(lines)} objects are no letters, or break the chain")
     if wrong or differ:
         raise typer.Exit(DIFFERS)
+
+
+def _show(lines: list[dict[str, Any]]) -> None:
+    """A row per letter; a reply is about the round of its order."""
+    from hansa.cli.screen import show, table
+    from hansa.cli.views.federation import RowTable
+
+    rounds: dict[int, str] = {}
+    rows = []
+    for line in lines:
+        letter = line.get("letter", {})
+        order = line["serial"] if line["log"] == "orders" else letter.get("order", {}).get("serial")
+        if "assignment" in letter:
+            rounds[order] = str(letter["assignment"]["round"])
+        broken = "yes" if line.get("follows") else "no: it names another letter before it"
+        verified = f"no: {line['means']}" if "fault" in line else broken
+        kind = letter.get("kind", "")
+        rows.append((line["log"], str(line["serial"]), kind, rounds.get(order, ""), verified))
+    show(table(RowTable(titles=("LOG", "SERIAL", "KIND", "ROUND", "VERIFIED"), rows=rows)))
 
 
 def _open_logs(
@@ -122,28 +141,22 @@ def _list_contradictions(store: "ObjectStore", name: str, logs: "dict[str, Mailb
 
 @contextmanager
 def _open_store(
-    file: Path | None, out: Path | None, credentials: Path | None, endpoint: str | None
+    file: Path, credentials: Path | None, endpoint: str | None
 ) -> "Iterator[tuple[Federation, ObjectStore]]":
     """The federation with its place, and its store: that of a run's folder, or of a manifest."""
     from hansa.local.results import add_storage, open_store
     from hansa.local.rundir import RunDir
     from hansa.manifests.load import load
 
-    if (file is None) == (out is None):
-        came = "--file and --out" if file else "neither --file nor --out"
-        raise InputError(
-            f"got {came}, expected one of them",
-            hint="--file is the manifest of a federation with a store, --out the folder of a run",
-        )
-    if out:
+    if file.is_dir():
         if endpoint:
-            raise InputError("--endpoint: got it with --out; it is for the store of a manifest")
-        folder = RunDir(out)
+            raise InputError(f"--endpoint: got it with the folder {file}; it is for a manifest")
+        folder = RunDir(file)
         federation = folder.load()
         with open_store(federation, folder, credentials) as store:
             yield add_storage(federation, folder), store
         return
-    federation = set_endpoint(load(file or "", here=False), endpoint)
+    federation = set_endpoint(load(file, here=False), endpoint)
     with open_bucket(federation.spec, credentials) as store:
         yield federation, store
 

@@ -36,47 +36,61 @@ class Listing:
 
 
 _CLI, _CLIENT, _SERVER = "hansa.cli", "hansa_client.commands", "hansa_server.commands"
-_TABLE = (
-    ("demo", _CLI, "Watch five worlds make one small agent better."),
-    ("run", _CLI, "Run a federation on this machine, or resume it."),
-    ("compare", _CLI, "Run methods and seeds over one federation, as one table."),
-    ("apply", _CLI, "Create or change a federation on a cluster."),
-    ("status", _CLI, "Show how far it is, and why it is stalled."),
-    ("watch", _CLI, "Show a federation, or a run, until it ends."),
-    ("wait", _CLI, "Wait until a federation has succeeded, for scripts."),
-    ("report", _CLI, "Write one HTML page about a run."),
-    ("pull", _CLI, "Copy an adapter out of the store, ready for PEFT."),
-    ("push", _CLIENT, "Publish an adapter on the Hugging Face hub or in a registry."),
-    ("audit", _SERVER, "Check a run by its audit log, and merge each round again."),
-    ("export", _CLI, "Send a run's figures to MLflow, TensorBoard or W&B."),
-    ("logs", _CLI, "Print the logs of a federation's Jobs."),
-    ("suspend", _CLI, "Stop a federation's Jobs for a while."),
-    ("resume", _CLI, "Resume a suspended federation."),
-    ("retry", _CLI, "Open the next round after one that failed."),
-    ("rollback", _CLI, "Continue from the adapter of an earlier round."),
-    ("delete", _CLI, "Delete a federation; its bucket is untouched."),
-    ("validate", _CLI, "Check a manifest and say what is wrong."),
-    ("privacy", _CLI, "Print what spec.privacy will have cost after each round."),
-    ("explain", _CLI, "Print what a field of a Federation means."),
-    ("crd", _CLI, "Print the CustomResourceDefinition for Kubernetes."),
-    ("policy", _CLI, "Print the bucket policy that one party needs."),
-    ("keys", _CLI, "Make a key that signs or opens, or show its public half."),
-    ("mail", _CLI, "Print and verify the letters between coordinator and silo."),
-    ("invite", _CLI, "Print what a silo that runs elsewhere is asked to agree to."),
-    ("member", _CLI, "Print the manifest of a silo that accepts an invitation."),
-    ("join", _CLI, "Take part in somebody else's federation, from this machine."),
-    ("worlds", _CLIENT, "List the worlds; --score measures simple players in them."),
-    ("play", _CLIENT, "Play an episode, or watch an expert or a model."),
-    ("demonstrate", _CLIENT, "Write a world's expert episodes to a file."),
-    ("trajectories", _CLIENT, "Browse the episodes that a run has played."),
-    ("evaluate", _CLIENT, "Play a world's held-out tasks with an adapter."),
-    ("model", _CLIENT, "Print the digests of a manifest's base model and adapter."),
-    ("serve", _CLIENT, "Serve adapters by an OpenAI-compatible API."),
-    ("chat", _CLIENT, "Talk to a served adapter in the terminal."),
-    ("aggregate", _SERVER, "Merge LoRA adapters into one, outside any federation."),
-    ("inspect", _SERVER, "Print an adapter's rank, layers, norms and digest."),
-)
-"""Name, package and summary of each command, in the order of a first visit."""
+_TABLE = {
+    "Start": (
+        ("demo", _CLI, "Watch five worlds make one small agent better."),
+        ("run", _CLI, "Run a federation on this machine, or resume it."),
+        ("retry", _CLI, "Open the next round after one that failed."),
+        ("rollback", _CLI, "Continue from the adapter of an earlier round."),
+        ("compare", _CLI, "Run methods and seeds over one federation, as one table."),
+        ("validate", _CLI, "Check a manifest and say what is wrong."),
+        ("explain", _CLI, "Print what a field of a Federation means."),
+    ),
+    "Look": (
+        ("status", _CLI, "Show how far it is, and why it is stalled."),
+        ("watch", _CLI, "Show a federation, or a run, until it ends."),
+        ("report", _CLI, "Write one HTML page about a run."),
+        ("logs", _CLI, "Print the logs of a federation's Jobs."),
+        ("trajectories", _CLIENT, "Browse the episodes that a run has played."),
+        ("audit", _SERVER, "Check a run by its audit log, and merge each round again."),
+        ("export", _CLI, "Send a run's figures to MLflow, TensorBoard or W&B."),
+    ),
+    "Worlds": (
+        ("worlds", _CLIENT, "List the worlds; --score measures simple players in them."),
+        ("play", _CLIENT, "Play an episode, or watch an expert or a model."),
+        ("demonstrate", _CLIENT, "Write a world's expert episodes to a file."),
+        ("evaluate", _CLIENT, "Play a world's held-out tasks with an adapter."),
+    ),
+    "Serve and share": (
+        ("serve", _CLIENT, "Serve adapters by an OpenAI-compatible API."),
+        ("chat", _CLIENT, "Talk to a served adapter in the terminal."),
+        ("pull", _CLI, "Copy an adapter out of the store, ready for PEFT."),
+        ("push", _CLIENT, "Publish an adapter on the Hugging Face hub or in a registry."),
+    ),
+    "On a cluster": (
+        ("apply", _CLI, "Create or change a federation on a cluster."),
+        ("wait", _CLI, "Wait until a federation has succeeded, for scripts."),
+        ("suspend", _CLI, "Stop a federation's Jobs for a while."),
+        ("resume", _CLI, "Resume a suspended federation."),
+        ("delete", _CLI, "Delete a federation; its bucket is untouched."),
+        ("crd", _CLI, "Print the CustomResourceDefinition for Kubernetes."),
+    ),
+    "Between parties": (
+        ("keys", _CLI, "Make a key that signs or opens, or show its public half."),
+        ("policy", _CLI, "Print the bucket policy that one party needs."),
+        ("invite", _CLI, "Print what a silo that runs elsewhere is asked to agree to."),
+        ("member", _CLI, "Print the manifest of a silo that accepts an invitation."),
+        ("join", _CLI, "Take part in somebody else's federation, from this machine."),
+        ("mail", _CLI, "Print and verify the letters between coordinator and silo."),
+    ),
+    "Tools": (
+        ("privacy", _CLI, "Print what spec.privacy will have cost after each round."),
+        ("model", _CLIENT, "Print the digests of a manifest's base model and adapter."),
+        ("aggregate", _SERVER, "Merge LoRA adapters into one, outside any federation."),
+        ("inspect", _SERVER, "Print an adapter's rank, layers, norms and digest."),
+    ),
+}
+"""Name, package and summary of each command, in the sections of `hansa --help`."""
 _MODULES = {"resume": "suspend"}
 """Modules of commands that are not named after the command."""
 COMMANDS: dict[str, Listing] = {
@@ -85,7 +99,8 @@ COMMANDS: dict[str, Listing] = {
         summary=summary,
         extra="client" if package == _CLIENT else "",
     )
-    for name, package, summary in _TABLE
+    for section in _TABLE.values()
+    for name, package, summary in section
 }
 """Every command that this distribution knows; packages add theirs by entry points."""
 
@@ -133,6 +148,14 @@ class CommandTable(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         """Names in the order of a first visit, then those of other packages."""
         return [*COMMANDS, *sorted(_list_plugins())]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """The commands by what they are for."""
+        sections = {title: [row[0] for row in rows] for title, rows in _TABLE.items()}
+        for title, names in {**sections, "From other packages": sorted(_list_plugins())}.items():
+            if names:
+                with formatter.section(title):
+                    formatter.write_dl([(n, self.get_command(ctx, n).help) for n in names])
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The line of one command; nothing is imported yet."""

@@ -1,11 +1,11 @@
 """`hansa policy`: exactly what one party's credentials must be allowed in the bucket."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hansa.cli.common import Format, Output, print_data, say
+from hansa.cli.target import Manifest
 from hansa.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 def policy(
+    file: Manifest,
     party: Annotated[
         str,
         typer.Argument(
             metavar="ENVIRONMENT|aggregator", help="An environment's name, or aggregator."
         ),
     ],
-    file: Annotated[Path, typer.Option("-f", "--file", help="Manifest, or - for stdin.")],
     experience: Annotated[
         bool,
         typer.Option(

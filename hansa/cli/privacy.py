@@ -1,11 +1,11 @@
 """`hansa privacy`: what a run will have given away of one record, before anything runs."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hansa.cli.common import Format, Output, print_data
+from hansa.cli.target import Manifest
 from hansa.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def privacy(
-    file: Annotated[Path, typer.Option("-f", "--file", help="Manifest, or - for stdin.")],
+    file: Manifest,
     budget: Annotated[
         float | None,
         typer.Option(

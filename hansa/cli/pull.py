@@ -13,17 +13,17 @@ from hansa.publish.bucket import Endpoint, read_known_fields, set_endpoint
 from hansa.publish.place import is_place, parse
 
 Where = Annotated[
-    str | None,
+    str,
     typer.Argument(
-        metavar="NAME",
-        help="A federation on the cluster, or hf:org/name@revision or oci://host/repository:tag.",
+        metavar="RUN",
+        help="Folder of a run, name of a federation on the cluster, hf:org/name@revision or "
+        "oci://host/repository:tag.",
     ),
 ]
 
 
 def pull(
-    name: Where = None,
-    out: target.OptionalFolder = None,
+    run: Where,
     to: Annotated[
         Path | None, typer.Option("--to", help="Folder to write; default: in the run's folder.")
     ] = None,
@@ -52,18 +52,16 @@ def pull(
     """
     from hansa.publish.pull import pull_federation, pull_run
 
-    target.require_one_place(name, out)
-    if name and is_place(name):
-        _pull_published(name, to, {"--round": round_ != "last", "-e": environment}, output)
+    if is_place(run):
+        _pull_published(run, to, {"--round": round_ != "last", "-e": environment}, output)
         return
-    if out:
-        if endpoint:
-            raise InputError("--endpoint: got it with --out; it is for a federation on a cluster")
-        number, where, files = pull_run(out, to, round_, environment, credentials, say)
+    cluster = (namespace, context, kubeconfig)
+    if folder := target.find_run(run, *cluster, endpoint=endpoint):
+        number, where, files = pull_run(folder, to, round_, environment, credentials, say)
     else:
         if to is None:
             raise InputError("--to: got nothing, expected a folder for the adapter")
-        document = target.open_federations(namespace, context, kubeconfig).get(name or "")
+        document = target.open_federations(*cluster).get(run)
         federation = set_endpoint(read_known_fields(document), endpoint)
         number, files = pull_federation(federation, to, round_, environment, credentials, say)
         where = to
@@ -85,7 +83,7 @@ def _pull_published(
             raise InputError(f"{option}: got it with {name}; it is for a run or a federation")
     if to is None:
         raise InputError("--to: got nothing, expected a folder for the adapter")
-    version, files = pull_published(parse("NAME", name), to)
+    version, files = pull_published(parse("RUN", name), to)
     if output is not Format.TABLE:
         print_data({"from": name, "version": version, "path": str(to), "files": files}, output)
         return

@@ -6,11 +6,11 @@ from typing import Annotated
 import typer
 
 from hansa.cli.common import say
-from hansa.cli.target import Credentials, Folder
+from hansa.cli.target import Credentials
 
 
 def report(
-    out: Folder,
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")],
     page: Annotated[
         Path | None,
         typer.Option("--page", help="File to write; default: report.html in the run's folder."),
@@ -24,7 +24,7 @@ def report(
     from hansa.local.results import open_store, write_page
     from hansa.local.rundir import RunDir
 
-    folder = RunDir(out)
+    folder = RunDir(run)
     federation = folder.load()
     with open_store(federation, folder, credentials) as store:
         written = write_page(

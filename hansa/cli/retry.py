@@ -1,55 +1,58 @@
 """`hansa retry`: open the next round after one that failed."""
 
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hansa.api.constants import ANNOTATION_RETRY
+from hansa.cli import run as runner
 from hansa.cli import target
 from hansa.cli.common import say
-from hansa.core.errors import InputError
 from hansa.core.exits import Exit
 
 if TYPE_CHECKING:
     from hansa.kubernetes.federations import Federations
+    from hansa.local.rundir import RunDir
 
 
 def retry(
-    name: target.OptionalName = None,
-    out: target.OptionalFolder = None,
+    run: target.Run,
     parallel: target.Parallel = None,
     credentials: target.CredentialsFile = None,
+    signing_key: target.SigningKey = None,
+    sealing_key: target.SealingKey = None,
+    masking_keys: target.MaskingKeys = None,
     namespace: target.Namespace = None,
     context: target.Context = None,
     kubeconfig: target.KubeconfigFile = None,
 ) -> int:
     """Continue after a failed round with the next one, from the same adapter.
 
-    A federation on the cluster is asked to; a run on this machine (--out) resumes at once, with
-    the settings that it has; so does one that was only stopped. --parallel and --credentials are
-    those of `hansa run`.
+    A federation on the cluster is asked to; a run on this machine resumes at once, with the
+    settings that it has; so does one that was only stopped. --parallel and the keys are those of
+    `hansa run`.
     """
-    target.require_one_place(name, out)
-    if out:
-        return _retry_run(out, parallel, credentials)
-    for option, value in (("--parallel", parallel), ("--credentials", credentials)):
-        if value:
-            raise InputError(f"{option}: got it without --out; it is for a run on this machine")
-    _retry_federation(target.open_federations(namespace, context, kubeconfig), name or "")
+    cluster = (namespace, context, kubeconfig)
+    given = runner.RunArguments(
+        parallel=parallel,
+        credentials=credentials,
+        signing_key=signing_key,
+        sealing_key=sealing_key,
+        masking_keys=masking_keys,
+    )
+    if folder := target.find_run(run, *cluster, **vars(given)):
+        return _retry_run(folder, given)
+    _retry_federation(target.open_federations(*cluster), run)
     return int(Exit.DONE)
 
 
-def _retry_run(out: Path, parallel: int | None, credentials: Path | None) -> int:
-    from hansa.cli.run import carry_out, resume_options
-    from hansa.local.rundir import RunDir
-
-    folder = RunDir(out)
+def _retry_run(folder: "RunDir", given: runner.RunArguments) -> int:
     federation = folder.load()
     phase = federation.status.phase
     is_over = phase in ("Succeeded", "Suspended")
     if not federation.status.failed and (is_over or folder.is_running()):
-        print(f"run {out} unchanged (nothing has failed: it is {phase})")
+        print(f"run {folder.path} unchanged (nothing has failed: it is {phase})")
         return int(Exit.DONE)
-    return carry_out(federation, folder, resume_options(folder, parallel, credentials))
+    return runner.carry_out(federation, folder, replace(given, embedded=folder.store.exists()))
 
 
 def _retry_federation(federations: "Federations", name: str) -> None:

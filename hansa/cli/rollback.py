@@ -1,12 +1,14 @@
 """`hansa rollback`: go back to the adapter of an earlier round, and on from there."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hansa.api.constants import ANNOTATION_ROLLBACK
+from hansa.cli import run as runner
 from hansa.cli import target
 from hansa.cli.common import say
 from hansa.core.errors import InputError
@@ -16,6 +18,7 @@ from hansa.publish.bucket import Endpoint, open_bucket, read_known_fields, set_e
 if TYPE_CHECKING:
     from hansa.api.status import Federation, FederationStatus, HistoryEntry
     from hansa.kubernetes.federations import Federations
+    from hansa.local.rundir import RunDir
     from hansa.store.base import ObjectStore
 
 Round = Annotated[
@@ -32,11 +35,13 @@ Round = Annotated[
 
 
 def rollback(
+    run: target.Run,
     to: Round,
-    name: target.OptionalName = None,
-    out: target.OptionalFolder = None,
     parallel: target.Parallel = None,
     credentials: target.CredentialsFile = None,
+    signing_key: target.SigningKey = None,
+    sealing_key: target.SealingKey = None,
+    masking_keys: target.MaskingKeys = None,
     endpoint: Endpoint = None,
     namespace: target.Namespace = None,
     context: target.Context = None,
@@ -45,49 +50,50 @@ def rollback(
     """Go back to the adapter of an earlier round; the rounds after it are played again.
 
     They stay in the history, as `undone`, and in the store; what was explored in them stays
-    experience. A federation on the cluster is asked to; a run on this machine (--out) resumes at
-    once, with the settings that it has. --parallel and --credentials are those of `hansa run`; for
-    a federation on the cluster, --credentials lets the store be asked first whether it has it.
+    experience. A federation on the cluster is asked to; a run on this machine resumes at once,
+    with the settings that it has. --parallel and the keys are those of `hansa run`; for a
+    federation on the cluster, --credentials lets the store be asked first whether it has it.
     """
-    target.require_one_place(name, out)
-    if out:
-        if endpoint:
-            raise InputError("--endpoint: got it with --out; it is for a federation on a cluster")
-        return _roll_back_run(out, to, parallel, credentials)
-    if parallel:
-        raise InputError("--parallel: got it without --out; it is for a run on this machine")
-    federations = target.open_federations(namespace, context, kubeconfig)
-    _roll_back_federation(federations, name or "", to, credentials, endpoint)
+    cluster = (namespace, context, kubeconfig)
+    given = runner.RunArguments(
+        parallel=parallel,
+        credentials=credentials,
+        signing_key=signing_key,
+        sealing_key=sealing_key,
+        masking_keys=masking_keys,
+    )
+    here = {**vars(given), "credentials": None}  # which a federation's store takes as well
+    if folder := target.find_run(run, *cluster, endpoint=endpoint, **here):
+        return _roll_back_run(folder, to, given)
+    _roll_back_federation(target.open_federations(*cluster), run, to, credentials, endpoint)
     return int(Exit.DONE)
 
 
-def _roll_back_run(out: Path, to: int, parallel: int | None, credentials: Path | None) -> int:
-    from hansa.cli.run import carry_out, resume_options
+def _roll_back_run(folder: "RunDir", to: int, given: runner.RunArguments) -> int:
     from hansa.local.results import add_storage, open_store
-    from hansa.local.rundir import RunDir
     from hansa.plan.policy import rollback as policy
 
-    folder = RunDir(out)
     federation = folder.load()
     lost = _describe_lost_rounds(federation.status, to)
     if folder.is_running():
         raise InputError(
-            f"--out: got {out}, where another `hansa run` is at work",
+            f"{folder.path}: another `hansa run` is at work in this folder",
             hint="stop it with Ctrl-C, which loses nothing, and then go back",
         )
     if lost is None and federation.status.phase == "Succeeded":
-        print(f"run {out} unchanged (it ends with round {to} already)")
+        print(f"run {folder.path} unchanged (it ends with round {to} already)")
         return int(Exit.DONE)
-    with open_store(federation, folder, credentials) as store:
+    with open_store(federation, folder, given.credentials) as store:
         _check_there(add_storage(federation, folder), store, to)
-    options = resume_options(folder, parallel, credentials)
+    given = replace(given, embedded=folder.store.exists())
     value = policy.format_request(to, target.now().isoformat())
     annotations = {**federation.metadata.annotations, ANNOTATION_ROLLBACK: value}
     metadata = federation.metadata.model_copy(update={"annotations": annotations})
     if lost is not None:
         say(f"goes back to round {to}{lost}")
     asked = federation.model_copy(update={"metadata": metadata})
-    return carry_out(asked, folder, options, goes_on=f"`hansa retry --out {out}` resumes it")
+    goes_on = f"`{given.format_retry(folder)}` resumes it"
+    return runner.carry_out(asked, folder, given, goes_on=goes_on)
 
 
 def _roll_back_federation(

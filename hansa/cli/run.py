@@ -1,13 +1,23 @@
 """`hansa run`: a federation on this machine, from its manifest to its adapter."""
 
 import errno
+import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hansa.cli.common import INTERRUPTED, say, show_error
-from hansa.cli.target import CredentialsFile, Out, Parallel
+from hansa.cli.target import (
+    CredentialsFile,
+    Manifest,
+    MaskingKeys,
+    Out,
+    Parallel,
+    SealingKey,
+    SigningKey,
+)
 from hansa.core.errors import HansaError, Unreachable
 from hansa.core.exits import Exit
 from hansa.runtime.stop_signals import stop_on_signals
@@ -19,67 +29,69 @@ if TYPE_CHECKING:
 
 
 def run(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Manifest, or - for stdin.")],
+    file: Manifest,
     out: Out = None,
     parallel: Parallel = None,
     embedded_store: Annotated[
-        bool, typer.Option(help="Ignore spec.storage and use a store in the run's folder.")
+        bool, typer.Option(help="Ignore the stores of the spec and use one in the run's folder.")
     ] = False,
     credentials: CredentialsFile = None,
-    signing_key: Annotated[
-        Path | None,
-        typer.Option(help="File of the key that signs orders, for silos that run elsewhere."),
-    ] = None,
-    sealing_key: Annotated[
-        Path | None,
-        typer.Option(help="File of the key that opens updates, where they are sealed."),
-    ] = None,
-    masking_keys: Annotated[
-        Path | None,
-        typer.Option(help="Folder with the file NAME.key of each silo's masking key."),
-    ] = None,
+    signing_key: SigningKey = None,
+    sealing_key: SealingKey = None,
+    masking_keys: MaskingKeys = None,
 ) -> int:
     """Run a federation on this machine; run it again to resume."""
-    from hansa.local.credentials import read_credentials
-    from hansa.local.loop import RunOptions
     from hansa.local.rundir import DEFAULT_ROOT, RunDir
     from hansa.manifests.load import load
     from hansa.manifests.world_notes import find_world_notes
 
     federation = load(file)
     folder = RunDir(out or DEFAULT_ROOT / federation.metadata.name)
-    _say_ignored_fields(federation)
     for note in find_world_notes(federation.spec):
         say(f"note: {note}")
-    options = RunOptions(
+    given = RunArguments(
         embedded=embedded_store,
         parallel=parallel,
-        credentials=read_credentials(credentials) if credentials else None,
+        credentials=credentials,
         signing_key=signing_key,
         sealing_key=sealing_key,
         masking_keys=masking_keys,
     )
-    return carry_out(federation, folder, options)
+    return carry_out(federation, folder, given)
 
 
-def resume_options(
-    folder: "RunDir", parallel: int | None, credentials: Path | None
-) -> "RunOptions":
-    """Options of a run that is resumed in its folder, with the store that it began with."""
-    from hansa.local.credentials import read_credentials
-    from hansa.local.loop import RunOptions
+@dataclass(frozen=True, kw_only=True)
+class RunArguments:
+    """What `run`, `retry` and `rollback` take beside the run, as `RunOptions` has it."""
 
-    return RunOptions(
-        embedded=folder.store.exists(),
-        parallel=parallel,
-        credentials=read_credentials(credentials) if credentials else None,
-    )
+    embedded: bool = False
+    parallel: int | None = None
+    credentials: Path | None = None
+    signing_key: Path | None = None
+    sealing_key: Path | None = None
+    masking_keys: Path | None = None
+
+    def read(self) -> "RunOptions":
+        """The options, with the credentials of their file."""
+        from hansa.local.credentials import read_credentials
+        from hansa.local.loop import RunOptions
+
+        given = read_credentials(self.credentials) if self.credentials else None
+        return RunOptions(**{**vars(self), "credentials": given})
+
+    def format_retry(self, folder: "RunDir") -> str:
+        """The command line that continues with the run."""
+        words = ["hansa", "retry", str(folder.path)]
+        for name, value in vars(self).items():
+            if value is not None and name != "embedded":  # which the folder tells
+                words += [f"--{name.replace('_', '-')}", str(value)]
+        return shlex.join(words)
 
 
 def carry_out(
     federation: "Federation",
     folder: "RunDir",
-    options: "RunOptions",
+    given: RunArguments,
     *,
     goes_on: str = "run the same command again to resume",
 ) -> int:
@@ -88,6 +100,9 @@ def carry_out(
     from hansa.local.loop import run as run_loop
     from hansa.local.results import write_results
 
+    folder.prepare()  # refuses what cannot be its folder before anything is said
+    _say_ignored_fields(federation)
+    options = given.read()
     say(f"{federation.metadata.name}: everything of this run is kept in {folder.path}")
     stop_on_signals()
     try:
@@ -104,10 +119,10 @@ def carry_out(
             f"--out: got {folder.path}, whose disk is full",
             hint=f"free some space; nothing is lost: {goes_on}",
         ) from None
-    return _say_outcome(ended, folder)
+    return _say_outcome(ended, folder, given)
 
 
-def _say_outcome(ended: "Federation", folder: "RunDir") -> int:
+def _say_outcome(ended: "Federation", folder: "RunDir", given: RunArguments) -> int:
     from hansa.cli.views.federation import format_joined
     from hansa.core.text import count
     from hansa.local.rundir import explain_phase, suggest_fix
@@ -118,7 +133,7 @@ def _say_outcome(ended: "Federation", folder: "RunDir") -> int:
         say("suspended: set spec.suspend to false and run it again to resume")
         return int(Exit.DONE)
     if status.phase != "Succeeded":
-        show_error(explain_phase(ended), suggest_fix(folder))
+        show_error(explain_phase(ended), suggest_fix(folder, given.format_retry(folder)))
         return int(Exit.CRASHED)
     if evaluated := [entry for entry in status.history if entry.success]:
         first, last = (build_scores(entry, ended.spec) for entry in (evaluated[0], evaluated[-1]))

@@ -38,7 +38,7 @@ TROUBLE = {
     *(("Connected", "False"), ("Allowed", "False")),
 }
 """Conditions that somebody should read first."""
-WRAPPED = {"ABOUT", "MESSAGE", "JOB", "OBJECT"}
+WRAPPED = {"ABOUT", "MISSING", "VERIFIED", "MESSAGE", "JOB", "OBJECT"}
 """Columns of prose and long names, folded where the terminal is narrow."""
 PIPE_COLUMNS = 100_000
 """A pipe has no edge: `hansa status | grep` sees whole lines."""

@@ -6,21 +6,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hansa.cli import target
-from hansa.cli.common import Format, console, print_data
+from hansa.cli.common import Format, console, print_data, say
 from hansa.cli.target import Wide, now
 from hansa.core.errors import InputError
 
 if TYPE_CHECKING:
     from hansa.kubernetes.federations import Federations
+    from hansa.local.rundir import RunDir
+
+
+Data = dict[str, Any]
 
 
 def status(
-    name: target.OptionalName = None,
+    run: target.OptionalRun = None,
     member: target.MemberName = None,
-    out: target.OptionalFolder = None,
     output: target.WideOutput = Wide.TABLE,
     all_: Annotated[
-        bool, typer.Option("--all", help="Show every round, not only the newest (with --out).")
+        bool, typer.Option("--all", help="Show every round of a run on this machine.")
     ] = False,
     credentials: target.Credentials = None,
     namespace: target.Namespace = None,
@@ -30,32 +33,32 @@ def status(
     context: target.Context = None,
     kubeconfig: target.KubeconfigFile = None,
 ) -> None:
-    """Show how far a federation on the cluster is, or a run on this machine (--out).
+    """Show how far a run on this machine is, or a federation on the cluster.
 
-    Without NAME, --member and --out it lists all federations and members of the namespace.
+    Without RUN and --member it lists all federations and members of the namespace, and without a
+    cluster the runs in this folder and in runs/.
 
     --member NAME is a silo's page: its order, the verdict on it, what it has used, what leaves it.
 
     -o json and -o yaml print the whole object, as kubectl would.
     """
-    if out:
-        if name or member:
-            target.require_one_place(name or member, out)
-        _show_run(out, output, all_, credentials)
+    cluster = (namespace, context, kubeconfig)
+    folder = target.find_run(run, *cluster) if run and not member else None
+    if folder:
+        _show_run(folder, output, all_, credentials)
         return
     if all_:
-        raise InputError("--all: got it without --out; on a cluster, -o wide shows all rounds")
-    if (name or member) and everywhere:
-        raise InputError(f"got NAME ({name or member}) and --all-namespaces, expected one of them")
-    if name or member:
-        things, chosen = target.open_either(name, member, namespace, context, kubeconfig)
+        raise InputError("--all: it is for a run's folder; on a cluster, -o wide shows all rounds")
+    if (run or member) and everywhere:
+        raise InputError(f"got {run or member} and --all-namespaces, expected one of them")
+    if run or member:
+        things, chosen = target.open_either(run, member, *cluster)
         _show_one(things, chosen, output, is_member=bool(member))
         return
-    federations = target.open_federations(namespace, context, kubeconfig, everywhere=everywhere)
-    _show_all(federations, output, everywhere)
+    _show_all(cluster, output, everywhere)
 
 
-def _print_as_data(document: dict[str, Any], output: Wide) -> bool:
+def _print_as_data(document: Data, output: Wide) -> bool:
     """Print a whole object as kubectl would, where -o asks for that."""
     if output in (Wide.TABLE, Wide.WIDE):
         return False
@@ -74,19 +77,55 @@ def _show_one(things: "Federations", name: str, output: Wide, *, is_member: bool
     show(render(screen(things.look(name), now(), wide=output is Wide.WIDE)))
 
 
-def _show_all(federations: "Federations", output: Wide, everywhere: bool) -> None:
-    from hansa.cli.screen import show, table
-    from hansa.cli.views import federation, member
+def _show_all(cluster: tuple[str | None, ...], output: Wide, everywhere: bool) -> None:
     from hansa.kubernetes.federations import FederationMembers
+    from hansa.kubernetes.kubeconfig import NoCluster
+    from hansa.local.rundir import list_runs
 
+    try:
+        federations = target.open_federations(*cluster, everywhere=everywhere)
+    except NoCluster:
+        if any(cluster) or everywhere or not (folders := list_runs()):
+            raise
+        _list(*_read_runs(folders, output), output)
+        return
     items = federations.all()
     members = FederationMembers(federations.kube, federations.namespace).some()
+    if not items and not members and output in (Wide.TABLE, Wide.WIDE):
+        where = "on this cluster" if everywhere else f"in namespace {federations.namespace}"
+        console(stderr=True).print(f"no federation {where}: `hansa apply FILE` makes one")
+        return
+    _list(items, members, output, everywhere=everywhere)
+
+
+def _read_runs(folders: "list[RunDir]", output: Wide) -> tuple[list[Data], list[Data]]:
+    """Runs and silos of this machine; a table names them by their folders."""
+    from hansa.local.join import is_silo, load
+
+    runs: list[Data] = []
+    silos: list[Data] = []
+    for folder in folders:
+        try:
+            item = (load(folder) if is_silo(folder) else folder.load()).to_json()
+        except InputError as error:
+            say(error.message)
+            continue
+        if output in (Wide.TABLE, Wide.WIDE):
+            item["metadata"]["name"] = str(folder.path)
+            if item["status"].get("phase") == "Running" and not folder.is_running():
+                item["status"]["phase"] = "Stopped"
+        (silos if is_silo(folder) else runs).append(item)
+    return runs, silos
+
+
+def _list(
+    items: list[Data], members: list[Data], output: Wide, *, everywhere: bool = False
+) -> None:
+    from hansa.cli.screen import show, table
+    from hansa.cli.views import federation, member
+
     both = {"apiVersion": "v1", "kind": "List", "items": [*items, *members]}
     if _print_as_data(both, output):
-        return
-    if not items and not members:
-        where = "on this cluster" if everywhere else f"in namespace {federations.namespace}"
-        console(stderr=True).print(f"no federation {where}: `hansa apply -f FILE` makes one")
         return
     wide = output is Wide.WIDE
     if items:
@@ -97,14 +136,12 @@ def _show_all(federations: "Federations", output: Wide, everywhere: bool) -> Non
         show(table(member.list_members(members, now(), wide=wide, spaces=everywhere)))
 
 
-def _show_run(out: Path, output: Wide, all_: bool, credentials: Path | None) -> None:
+def _show_run(folder: "RunDir", output: Wide, all_: bool, credentials: Path | None) -> None:
     from hansa.cli.screen import render, render_run, show
     from hansa.cli.views import member
     from hansa.kubernetes.federations import FederationView
     from hansa.local.join import is_silo, load
-    from hansa.local.rundir import RunDir
 
-    folder = RunDir(out)
     if is_silo(folder):  # of one that takes part in somebody else's federation
         silo = load(folder).to_json()
         if not _print_as_data(silo, output):

@@ -12,6 +12,7 @@ from hansa.core.errors import InputError
 
 if TYPE_CHECKING:
     from hansa.kubernetes.federations import Federations
+    from hansa.local.rundir import RunDir
 
 
 class Wide(StrEnum):
@@ -27,10 +28,15 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the federatio
 OptionalName = Annotated[
     str | None, typer.Argument(metavar="NAME", help="Name of a federation on the cluster.")
 ]
+_RUN = "Folder of a run, as runs/demo, or name of a federation on the cluster."
+Run = Annotated[str, typer.Argument(metavar="RUN", help=_RUN)]
+OptionalRun = Annotated[str | None, typer.Argument(metavar="RUN", help=_RUN)]
 MemberName = Annotated[
     str | None,
     typer.Option("--member", metavar="NAME", help="A FederationMember instead: a silo's part."),
 ]
+Manifest = Annotated[Path, typer.Argument(metavar="FILE", help="Manifest, or - for stdin.")]
+"""The first argument of a command, as `file`: by this name `PlainCommand` knows its `-f`."""
 Namespace = Annotated[
     str | None, typer.Option("-n", "--namespace", help="Namespace; default: that of the context.")
 ]
@@ -42,10 +48,6 @@ KubeconfigFile = Annotated[
     str | None,
     typer.Option("--kubeconfig", help="Path of the kubeconfig; default: as kubectl finds it."),
 ]
-OptionalFolder = Annotated[
-    Path | None, typer.Option("--out", help="Folder of a run on this machine.")
-]
-Folder = Annotated[Path, typer.Option("--out", help="Folder of the run.")]
 Credentials = Annotated[
     Path | None,
     typer.Option(help="Credentials file, as for `hansa run`; only for a store of your own."),
@@ -67,9 +69,38 @@ CredentialsFile = Annotated[
         "is the file of the key that its experience is sealed to.",
     ),
 ]
+SigningKey = Annotated[
+    Path | None,
+    typer.Option(help="File of the key that signs orders, for silos that run elsewhere."),
+]
+SealingKey = Annotated[
+    Path | None, typer.Option(help="File of the key that opens updates, where they are sealed.")
+]
+MaskingKeys = Annotated[
+    Path | None, typer.Option(help="Folder with the file NAME.key of each silo's masking key.")
+]
 WideOutput = Annotated[
     Wide, typer.Option("-o", "--output", help="How to print it.", case_sensitive=False)
 ]
+
+
+def find_run(
+    run: str, *cluster: str | None, endpoint: str | None = None, **here: object
+) -> "RunDir | None":
+    """The run's folder that is meant; None where it is the name of a federation.
+
+    An option that chooses a cluster makes a name one of a federation. `endpoint` fits a federation
+    only; `here`, by option, a run on this machine only.
+    """
+    from hansa.local import rundir
+
+    folder = rundir.find_run(run, elsewhere=any(cluster))
+    what, other = ("folder", "a federation") if folder else ("federation", "a run's folder")
+    for option, value in ({"endpoint": endpoint} if folder else here).items():
+        if value:
+            name = f"--{option.replace('_', '-')}"
+            raise InputError(f"{name}: got it with the {what} {run}; it is for {other}")
+    return folder
 
 
 def open_federations(
@@ -92,9 +123,14 @@ def open_either(
     from hansa.kubernetes.federations import FederationMembers
 
     if name and member:
-        raise InputError(f"got NAME ({name}) and --member ({member}), expected one of them")
+        raise InputError(f"got {name} and --member {member}, expected one of them")
     if not (chosen := name or member):
-        raise InputError("got neither NAME nor --member, expected one of them")
+        raise InputError("got neither a name nor --member, expected one of them")
+    if name and find_run(name, namespace, context, kubeconfig):
+        raise InputError(
+            f"NAME: got {name}, a run on this machine, expected the name of a federation",
+            hint=f"Ctrl-C stops such a run, `hansa retry {name}` resumes it",
+        )
     federations = open_federations(namespace, context, kubeconfig)
     if member:
         return FederationMembers(federations.kube, federations.namespace), chosen
@@ -110,17 +146,7 @@ def refuse_unaccepted(federation: dict[str, Any], remedy: str) -> None:
         name = federation["metadata"]["name"]
         raise InputError(
             f"federation {name}: {remedy} cannot fix it: {accepted.get('message')}",
-            hint="set the named fields back with `hansa apply -f FILE`",
-        )
-
-
-def require_one_place(name: str | None, out: Path | None) -> None:
-    """Refuse a command line that names two places, or none."""
-    if bool(name) == bool(out):
-        both = f"got NAME ({name}) and --out ({out}), expected one of them"
-        raise InputError(
-            both if name else "got neither NAME nor --out, expected one of them",
-            hint="NAME is a federation on the cluster, --out the folder of a run on this machine",
+            hint="set the named fields back with `hansa apply FILE`",
         )
 
 

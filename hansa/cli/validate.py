@@ -136,11 +136,11 @@ def summarize(federation: "Federation") -> str:
     from hansa.core.text import count
 
     spec = federation.spec
-    worlds = ", ".join(each.world or f"{each.name} elsewhere" for each in spec.environments[:8])
+    names = ", ".join(e.name + " elsewhere" * bool(e.member) for e in spec.environments[:8])
     more = ", …" if len(spec.environments) > 8 else ""
     return (
         f"{federation.metadata.name} has {count(len(spec.environments), 'environment')} "
-        f"({worlds}{more}) and {count(spec.rounds, 'round')} on {spec.model.source}"
+        f"({names}{more}) and {count(spec.rounds, 'round')} on {spec.model.source}"
     )
 
 
@@ -236,5 +236,5 @@ def _note_digests(spec: "FederationSpec") -> Iterator[str]:
         yield (
             f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} absent: the first "
             "round's majority decides which base model and shapes count, and of two parties "
-            "either can stop the other; `hansa model -f FILE` prints them"
+            "either can stop the other; `hansa model FILE` prints them"
         )

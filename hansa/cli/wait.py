@@ -38,7 +38,7 @@ def wait(
     from hansa.kubernetes.watch import follow
 
     is_met, patience = _parse_goal(for_), target.parse_timeout(timeout)
-    federations = target.open_federations(namespace, context, kubeconfig)
+    federations, name = target.open_either(name, None, namespace, context, kubeconfig)
     last: dict[str, Any] | None = None
     try:
         for last in follow(federations, name, deadline=time.monotonic() + patience, lost=say_lost):

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hansa.cli import target
@@ -16,27 +15,24 @@ if TYPE_CHECKING:
 
 
 def watch(
-    name: target.OptionalName = None,
-    out: target.OptionalFolder = None,
+    run: target.Run,
     namespace: target.Namespace = None,
     context: target.Context = None,
     kubeconfig: target.KubeconfigFile = None,
 ) -> int:
-    """Show a federation on the cluster, or a run on this machine (--out), until it ends.
+    """Show a run on this machine, or a federation on the cluster, until it ends.
 
     Exit code 0 when it has Succeeded, 1 otherwise.
     """
-    target.require_one_place(name, out)
-    if out:
-        return _watch_run(out)
+    if folder := target.find_run(run, namespace, context, kubeconfig):
+        return _watch_run(folder)
     federations = target.open_federations(namespace, context, kubeconfig)
-    name = name or ""
     if sys.stdout.isatty():
-        with LiveScreen(federations, name) as screen:
-            last = _follow_to_the_end(federations, name, screen.show, screen.lost)
+        with LiveScreen(federations, run) as screen:
+            last = _follow_to_the_end(federations, run, screen.show, screen.lost)
     else:
-        last = _follow_to_the_end(federations, name, PlainLines().show, say_lost)
-    return _judge(federations.call(name), name, last)
+        last = _follow_to_the_end(federations, run, PlainLines().show, say_lost)
+    return _judge(federations.call(run), run, last)
 
 
 def _follow_to_the_end(
@@ -67,7 +63,7 @@ def _judge(call: str, name: str, last: dict[str, Any] | None) -> int:
     if not has_succeeded(last):
         hint = f"fix it, then `hansa retry {call}`; `hansa logs {call}` prints the Jobs' logs"
         if find_condition(last, "Accepted").get("status") == "False":
-            hint = "set the named fields back with `hansa apply -f FILE`"
+            hint = "set the named fields back with `hansa apply FILE`"
         show_error(f"federation {name}: Failed: {describe_progress(last)}", hint)
         return int(Exit.CRASHED)
     adapter = get_status(last).get("adapter") or {}
@@ -75,15 +71,13 @@ def _judge(call: str, name: str, last: dict[str, Any] | None) -> int:
     return int(Exit.DONE)
 
 
-def _watch_run(out: Path) -> int:
+def _watch_run(folder: "RunDir") -> int:
     """Show the run until no runner works on it; 0 when it has Succeeded, else 1."""
     from rich.live import Live
 
     from hansa.cli.screen import render_run
     from hansa.local import rundir
-    from hansa.local.rundir import RunDir
 
-    folder = RunDir(out)
     if sys.stdout.isatty():
         with Live(auto_refresh=False) as live:
             for federation in rundir.follow(folder):
@@ -96,7 +90,7 @@ def _watch_run(out: Path) -> int:
 
 
 def _judge_run(folder: "RunDir") -> int:
-    from hansa.local.rundir import explain_phase, suggest_fix
+    from hansa.local.rundir import explain_phase, suggest_fix, suggest_retry
 
     federation = folder.load()
     phase, where = federation.status.phase, f"run {folder.path}"
@@ -105,7 +99,7 @@ def _judge_run(folder: "RunDir") -> int:
         say(f"succeeded; report: {folder.page}{adapter}")
         return int(Exit.DONE)
     state = {"Failed": "Failed", "Suspended": "suspended"}.get(phase, "stopped")
-    resume = f"`hansa run FILE --out {folder.path}` resumes it; nothing is lost"
+    resume = f"{suggest_retry(folder)} resumes it; nothing is lost"
     hint = suggest_fix(folder) if phase == "Failed" else resume
     show_error(f"{where}: {state}: {explain_phase(federation)}", hint)
     return int(Exit.CRASHED)

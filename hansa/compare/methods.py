@@ -22,6 +22,8 @@ _FED_SE: Document = {
     "evaluation": {"alone": False},  # local-evolution is that, once for all methods
 }
 _SHOWN_ONLY: Document = {"exploration": {"tasksPerRound": 0}}
+_KINDS = {"aggregation": "strategy", "training": "learner"}
+"""Fields that name what has options beside it."""
 _APART: Document = {"aggregation": {"strategy": "none"}}
 
 
@@ -103,10 +105,33 @@ def apply_method(
     spec: Document, shared: Document, method: Method, patch: Document, seed: int
 ) -> Document:
     """The spec of one run: the manifest's, then the fields of Fed-SE, of the comparison for all
-    methods, of the method, and of the entry."""
+    methods, of the method, and of the entry.
+
+    Options of the manifest's own strategy and learner are for the methods that use these.
+    """
+    own, shared = spec, _drop_bare_options(shared)
     for each in (_FED_SE, shared, method.patch, patch, {"seed": seed}):
         spec = merge_documents(spec, each)
+    for part, kind in _KINDS.items():
+        theirs, made = own.get(part), spec[part]
+        if (
+            isinstance(theirs, dict)
+            and theirs.get(kind, _FED_SE[part][kind]) == made[kind]
+            and "options" in theirs
+        ):
+            options = merge_documents(theirs["options"], made.get("options", {}))
+            spec = {**spec, part: {**made, "options": options}}
     return spec
+
+
+def _drop_bare_options(shared: Document) -> Document:
+    """The comparison's fields without options of the manifest's strategy and learner."""
+    return {
+        name: {k: v for k, v in part.items() if k != "options"}
+        if name in _KINDS and isinstance(part, dict) and _KINDS[name] not in part
+        else part
+        for name, part in shared.items()
+    }
 
 
 def drop_environments(spec: Document, names: Collection[str]) -> Document:

@@ -24,6 +24,10 @@ LOOPBACK = "localhost,127.0.0.0/8,::1"
 """Addresses that no proxy of the environment can reach; kubectl goes there directly, too."""
 
 
+class NoCluster(InputError):
+    """Nothing here says which cluster to speak to, or how."""
+
+
 class Cluster(NamedTuple):
     """One API server, and who we are to it."""
 
@@ -42,7 +46,7 @@ def find_cluster(
     try:
         import kubernetes.config  # noqa: F401
     except ImportError as error:
-        raise InputError(
+        raise NoCluster(
             f"cannot connect to a cluster ({error})", hint="pip install 'hansa[cluster]'"
         ) from error
     named = kubeconfig or os.environ.get("KUBECONFIG")
@@ -54,9 +58,10 @@ def find_cluster(
         raise InputError(f"{source}: got {named}, which is not a file")
     if context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
         return _read_own_account(pool_size)
-    raise InputError(
+    raise NoCluster(
         "kubeconfig: got none, expected --kubeconfig, $KUBECONFIG or ~/.kube/config",
-        hint="`kubectl config view` shows what kubectl uses; for a run on this machine: --out",
+        hint="`kubectl config view` shows what kubectl uses; a run on this machine is named by its "
+        "folder, as in `hansa status runs/demo`",
     )
 
 

@@ -28,7 +28,7 @@ def drop_private(variables: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in variables.items() if not name.startswith(own)}
 
 
-def read_signer(variables: dict[str, str]) -> Credentials | None:
+def read_signer(variables: Mapping[str, str]) -> Credentials | None:
     """The keys in these AWS_* variables; None: the usual AWS credential chain."""
     if "AWS_ACCESS_KEY_ID" not in variables or "AWS_SECRET_ACCESS_KEY" not in variables:
         return None

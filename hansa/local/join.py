@@ -5,36 +5,41 @@ It may be killed at any moment and run again: orders and answers are in the buck
 """
 
 import os
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from hansa.api.courier_assignment import ENV_SIGNING_KEY
-from hansa.api.jobs import ObservedJob
+from hansa.api.jobs import Event, ObservedJob
+from hansa.api.letters import ORDERS
 from hansa.api.member_spec import MemberObject, MemberSpec
 from hansa.api.member_status import FederationMember
 from hansa.api.spec import Storage
 from hansa.core.errors import HansaError, InputError, PermanentError, Untrusted
 from hansa.core.exits import Exit
 from hansa.core.files import replace_file
+from hansa.core.text import count
 from hansa.local.credentials import (
     check_experience_key,
     drop_private,
     is_known,
     read_masking_key,
+    read_signer,
 )
 from hansa.local.executor import LocalExecutor, compute_wait_seconds, now
 from hansa.local.objectstore import LocalStore
 from hansa.local.rundir import RunDir
 from hansa.members.courier import load_key
+from hansa.members.order import open_log
 from hansa.plan.member_plan import follow
 from hansa.runtime.capacity import measure
 from hansa.runtime.stop_signals import raise_remembered_stop
 from hansa.store.access_grants import AGGREGATOR
 from hansa.store.private import KEY, SECRET
+from hansa.store.s3 import Retry, S3Store
 from hansa.validation.messages import describe_first_misfit
 
 OBJECT = "member.json"
@@ -50,6 +55,8 @@ class Joining:
     """AWS_* variables of the exchange, and HANSA_EXPERIENCE_AWS_* of its private store."""
     once: bool = False
     """End once the newest order is answered, or when there is none."""
+    stay: bool = False
+    """Wait for orders also when the federation has finished."""
     parallel: int | None = None
     """Jobs at a time; absent: by the machine."""
     masking_key: Path | None = None
@@ -60,7 +67,8 @@ Tell = Callable[[str], None]
 
 
 def join(wanted: MemberObject, folder: RunDir, joining: Joining, tell: Tell) -> FederationMember:
-    """Take part until the silo has left, or with `once` until there is nothing to do."""
+    """Take part until the federation has finished or the silo has left, or with `once` until there
+    is nothing to do."""
     public = load_key(str(joining.key)).public
     if public not in wanted.spec.public_keys:
         raise InputError(f"--key: got the key {public}, expected one of spec.publicKeys")
@@ -119,7 +127,11 @@ def _loop(
     joining: Joining,
     tell: Tell,
 ) -> FederationMember:
-    has_listened, shown, troubles = False, "", dict[str, str]()
+    say, shown, troubles = CountedLines(tell), "", dict[str, str]()
+    s3 = spec.storage.s3
+    say(f"{_name(silo)}: asks {s3.endpoint or 'Amazon S3'}, bucket {s3.bucket}, for orders")
+    is_newer = _look_for_order(silo, joining.credentials)
+    has_listened = is_newer is False
     while True:
         raise_remembered_stop()
         jobs = executor.observe()
@@ -131,16 +143,16 @@ def _loop(
             silo = silo.model_copy(update={"status": made.status})
             _save(silo, folder)
         folder.log_events(made.events, now())
-        for event in made.events:
-            tell(f"{'warning ' if event.warning else ''}{event.reason}: {event.message}")
-        if (line := summarize_silo(silo)) != shown:
-            tell(shown := line)
-        for line in _list_changed_conditions(silo, troubles):
-            tell(line)
         has_listened |= any(job.role == "courier" and job.state == "succeeded" for job in jobs)
+        for line in list_troubles(made.events, silo, troubles):
+            say(line)
+        is_known = silo.status.phase != "Idle" or (has_listened and not silo.status.trouble)
+        if is_known and (line := summarize_silo(silo)) != shown:
+            say(shown := line)
         if silo.status.phase == "Failed":
             raise _make_failure(silo.status.message, jobs)
-        if silo.status.phase == "Left" or (joining.once and has_listened and _is_idle(silo)):
+        is_done = has_listened and _is_idle(silo) and (joining.once or _is_over(silo, joining))
+        if silo.status.phase == "Left" or is_done:
             return silo
         executor.wait(compute_wait_seconds(made.wake_at))
 
@@ -152,6 +164,24 @@ def _make_failure(message: str, jobs: list[ObservedJob]) -> HansaError:
     return (Untrusted if is_untrusted else PermanentError)(message)
 
 
+def _look_for_order(silo: FederationMember, variables: Mapping[str, str]) -> bool | None:
+    """Whether the exchange has an order that was not read yet; None: it did not say so.
+
+    The courier asks again, and says what is wrong.
+    """
+    store = S3Store(
+        silo.spec.storage.s3, credentials=read_signer(variables), retry=Retry(patience_seconds=5)
+    )
+    with suppress(HansaError):
+        return open_log(silo.spec, ORDERS, store).look(silo.status.received.serial + 1) is not None
+    return None
+
+
+def _is_over(silo: FederationMember, joining: Joining) -> bool:
+    current = silo.status.current
+    return bool(current and current.why in ("finished", "removed") and not joining.stay)
+
+
 def _is_idle(silo: FederationMember) -> bool:
     current = silo.status.current
     at_work = current is not None and current.state in ("New", "Waiting", "Working")
@@ -161,16 +191,64 @@ def _is_idle(silo: FederationMember) -> bool:
 def summarize_silo(silo: FederationMember) -> str:
     """What the silo does, for people."""
     status, current = silo.status, silo.status.current
-    name = f"{silo.spec.federation.name}/{silo.spec.federation.environment}"
+    name = _name(silo)
     if status.message:
         return f"{name}: {status.phase}: {status.message}"
     if status.left:
         return f"{name}: {status.phase}: takes no further part"
     if current is None or current.kind == "rest":
-        return f"{name}: {status.phase}: waits for an order"
+        return f"{name}: {status.phase}: {_REST[current.why if current else '']}"
     what = f"order {current.order.serial}, round {current.round}"
     why = f": {current.message}" if current.message else ""
     return f"{name}: {status.phase}: {what}: {current.state}{why}"
+
+
+def _name(silo: FederationMember) -> str:
+    return f"{silo.spec.federation.name}/{silo.spec.federation.environment}"
+
+
+_REST = {
+    **dict.fromkeys(("", "missed"), "waits for an order"),
+    "suspended": "the federation is suspended",
+    "finished": "the federation is over",
+    "removed": "the federation continues without this silo",
+}
+"""What a silo without work waits for, by the coordinator's reason."""
+
+
+class CountedLines:
+    """Says a line once; how often it came again is said before the next one."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+        self._last = ""
+        self._more = 0
+
+    def __call__(self, line: str) -> None:
+        """Say the line, or count it."""
+        if line == self._last:
+            self._more += 1
+            return
+        if self._more:
+            self._tell(f"{self._last} ({count(self._more, 'more time')})")
+        self._last, self._more = line, 0
+        self._tell(line)
+
+
+def list_troubles(
+    events: Sequence[Event], silo: FederationMember, troubles: dict[str, str]
+) -> list[str]:
+    """Events as lines, and conditions that have changed; a courier that failed is a condition's."""
+    couriers = [e for e in events if e.reason == "JobRetried" and e.message.startswith("courier: ")]
+    lines = [
+        f"{'warning ' if event.warning else ''}{event.reason}: {event.message}"
+        for event in events
+        if event not in couriers
+    ]
+    changed = _list_changed_conditions(silo, troubles)
+    if couriers and not changed:
+        changed = _list_changed_conditions(silo, {**troubles, "Connected": ""})
+    return [*lines, *changed]
 
 
 def _list_changed_conditions(silo: FederationMember, troubles: dict[str, str]) -> list[str]:

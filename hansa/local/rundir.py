@@ -45,12 +45,18 @@ class RunDir:
         self.adapter = path / "adapter"
         self.events = path / "events.log"
 
+    def exists(self) -> bool:
+        """Whether a run is kept here, or what a silo of another one keeps."""
+        return self.object.exists() or (self.path / "member.json").exists()
+
     def prepare(self) -> None:
         """Make the folder; a user's other files are never mixed with a run's."""
+        if self.path.is_file():
+            raise InputError(f"--out: got {self.path}, which is a file, expected a folder")
         with explain_os_errors(f"--out: got {self.path}"):
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)  # episodes are in its report
             others = [e.name for e in self.path.iterdir() if not _is_ours(e.name)]
-            if others and not self.object.exists() and not (self.path / "member.json").exists():
+            if others and not self.exists():
                 raise InputError(
                     f"--out: got {self.path}, which holds other files ({others[0]}), "
                     "expected a new folder or one that holds a run"
@@ -88,7 +94,7 @@ class RunDir:
             return Federation.model_validate_json(self.object.read_bytes())
         except FileNotFoundError:
             raise InputError(
-                f"--out: got {self.path}, which holds no run", hint="start one with `hansa run`"
+                f"RUN: got {self.path}, which holds no run", hint="start one with `hansa run`"
             ) from None
         except (OSError, ValidationError, UnicodeDecodeError) as error:
             why = str(error).splitlines()[0][:120]
@@ -180,11 +186,29 @@ def lock(folder: Path, command: str) -> Iterator[None]:
         while not _can_lock(file, fcntl.LOCK_EX):
             if time.monotonic() > deadline:
                 raise InputError(
-                    f"--out: got {folder}, where another `{command}` is at work",
-                    hint="wait for it, or choose another --out",
+                    f"{folder}: another `{command}` is at work in this folder",
+                    hint="wait for it, or choose another folder",
                 )
             time.sleep(0.01)
         yield
+
+
+def find_run(name: str, *, elsewhere: bool = False) -> RunDir | None:
+    """The run's folder that is meant; None where it is the name of a federation.
+
+    What can only be a path is a folder; so is a name here with a run in it, if not `elsewhere`.
+    """
+    folder = RunDir(Path(name))
+    is_path = name != folder.path.name
+    return folder if is_path or (folder.exists() and not elsewhere) else None
+
+
+def list_runs() -> list[RunDir]:
+    """The runs and silos whose folders are here, or below `runs/`."""
+    places = [*Path().glob("*/*.json"), *DEFAULT_ROOT.glob("*/*.json")]
+    return [
+        folder for path in sorted({p.parent for p in places}) if (folder := RunDir(path)).exists()
+    ]
 
 
 def follow(folder: RunDir) -> Iterator[Federation]:
@@ -208,12 +232,18 @@ def explain_phase(federation: Federation) -> str:
     return progressing.message.removesuffix(REMEDY) if progressing else federation.status.phase
 
 
-def suggest_fix(folder: RunDir) -> str:
-    """What to do about a run that has failed."""
+def suggest_fix(folder: RunDir, retry: str = "") -> str:
+    """What to do about a run that has failed; `retry` is the command where it is known."""
     return (
-        f"fix that, then `hansa retry --out {folder.path}`, or `hansa run` with other settings; "
-        f"`hansa logs --out {folder.path}` prints the Jobs' logs"
+        f"fix that, then {suggest_retry(folder, retry)}, or `hansa run` with other settings; "
+        f"`hansa logs {folder.path}` prints the Jobs' logs"
     )
+
+
+def suggest_retry(folder: RunDir, retry: str = "") -> str:
+    """The command that continues with a run; its own store may need keys that are not known."""
+    keys = "" if retry or folder.store.exists() else " with the keys of `hansa run`"
+    return f"`{retry or f'hansa retry {folder.path}'}`{keys}"
 
 
 def _can_lock(file: IO[str], kind: int) -> bool:

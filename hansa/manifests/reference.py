@@ -101,10 +101,16 @@ def walk_fields(entry: ReferenceField) -> Iterator[ReferenceField]:
 
 
 def find(path: str, kind: CrdDefinition = FEDERATION) -> ReferenceField | None:
-    """The field of that path; `[]`, `[0]` and `[maze]` may follow a list and need not."""
+    """The field of that path; `[]`, `[0]` and `[maze]` may follow a list and need not.
+
+    `spec.` may be left out, and more of it where only one field ends like this.
+    """
     tops = (describe_spec(kind), describe_status(kind))
     entries = {_normalize(each.path): each for top in tops for each in walk_fields(top)}
-    return entries.get(_normalize(path))
+    wanted = _normalize(path)
+    ends = [name for name in entries if name.endswith(f".{wanted}")]
+    name = next((each for each in (wanted, f"spec.{wanted}") if each in entries), None)
+    return entries.get(name or (ends[0] if len(ends) == 1 else ""))
 
 
 def suggest_paths(path: str, kind: CrdDefinition = FEDERATION) -> list[str]:

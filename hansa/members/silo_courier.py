@@ -101,7 +101,6 @@ def _read_newest(task: SiloCourierAssignment, log: Mailbox) -> SiloReport:
     return SiloReport(
         received=cursor,
         newest=_build_newest(task, newest) if newest else None,
-        missed=newest is not None and getattr(newest.letter, "why", "") == "missed",
         faults=sorted(faults.items()),
     )
 
@@ -110,7 +109,7 @@ def _build_newest(task: SiloCourierAssignment, entry: LogEntry) -> NewestOrder:
     order = Reference(serial=entry.serial, digest=entry.digest)
     letter = entry.letter
     if isinstance(letter, Rest):
-        return NewestOrder(order=order, kind="rest")
+        return NewestOrder(order=order, kind="rest", why=letter.why)
     if not isinstance(letter, Work):
         raise PermanentError(f"order {entry.serial}: got a letter of another kind")
     assignment = letter.assignment

@@ -100,7 +100,7 @@ def _apply_report(draft: MemberDraft, status: SiloStatus, report: SiloReport) ->
         )
         # Letters about an older order are obsolete.
         update["owed"] = [w for w in status.owed[report.posted :] if w.order is None]
-    if report.missed:
+    if newest and newest.why == "missed":
         update |= {"owed": [PendingLetter(kind="hello")], "greeted_at": draft.now}
     return status.model_copy(update=update)
 

@@ -32,7 +32,7 @@ Note = Callable[[str], None]
 
 
 def pull_run(
-    out: Path,
+    folder: RunDir,
     to: Path | None,
     round_: str,
     environment: str | None,
@@ -43,7 +43,6 @@ def pull_run(
 
     `note` is called with a sentence where a silo serves the global adapter itself.
     """
-    folder = RunDir(out)
     federation = folder.load()
     choose_round(federation, round_)  # refused before a store is started
     if environment and to is None:
@@ -106,7 +105,7 @@ def pull_published(place: HubPlace | RegistryPlace, to: Path) -> tuple[str, dict
     Nothing is written where a digest differs, or where the files are no plain LoRA adapter.
     """
     if isinstance(place, HubPlace):
-        version, items = Hub("NAME").pull(place)
+        version, items = Hub("RUN").pull(place)
     else:
         version, items = registry.pull(place)
     _check(place, items)
@@ -122,7 +121,7 @@ def pull_published(place: HubPlace | RegistryPlace, to: Path) -> tuple[str, dict
 def _check(place: HubPlace | RegistryPlace, items: list[Item]) -> None:
     names = {item.name for item in items}
     if missing := [name for name in (bucket_keys.ADAPTER, bucket_keys.CONFIG) if name not in names]:
-        raise InputError(f"NAME: got {place}, which has no {missing[0]}, {peft_folder.FITS}")
+        raise InputError(f"RUN: got {place}, which has no {missing[0]}, {peft_folder.FITS}")
     with tempfile.TemporaryDirectory(prefix="hansa-pull-") as scratch:
         for item in items:
             (Path(scratch) / item.name).write_bytes(item.content)
@@ -130,4 +129,4 @@ def _check(place: HubPlace | RegistryPlace, items: list[Item]) -> None:
             peft_folder.open_folder(Path(scratch))
         except InputError as error:
             why = error.message.replace(f"{scratch}/", "").replace(scratch, "it")
-            raise InputError(f"NAME: got {place}: {why}") from None
+            raise InputError(f"RUN: got {place}: {why}") from None

@@ -15,12 +15,12 @@ def show(data: ReportData) -> Section | None:
         "The first episode in the environment's first and last shard of experience: nobody chose "
         "them. The tasks differ, and the agent samples, so read them as examples."
     )
-    warning = "Episodes are a silo's private data: leave them out before you pass this page on."
+    warning = "Episodes are a silo's private data: before you pass this page on, leave them out by "
     return section(
         "episodes",
         "Episodes",
         tag("p", lead, class_="lead"),
-        tag("p", warning, class_="hint"),
+        tag("p", warning, tag("code", "hansa report --no-episodes"), ".", class_="hint"),
         *(_pair(data, pair) for pair in data.episodes),
         _note_missing(data),
     )

@@ -1,7 +1,9 @@
 """The page's small print: state, rounds, spec, versions, and how to use the adapter."""
 
 import json
+import shlex
 from collections.abc import Sequence
+from pathlib import Path
 
 import yaml
 
@@ -31,6 +33,8 @@ def render_adapter(data: ReportData) -> Section | None:
     if last is None:
         return None
     where = data.adapter or strip_credentials(last.uri)
+    folder = shlex.quote(str(Path(data.adapter).parent))
+    run = folder if data.adapter else data.federation.metadata.name
     fetch = " copies it to a folder; name that folder below."
     return section(
         "adapter",
@@ -41,6 +45,7 @@ def render_adapter(data: ReportData) -> Section | None:
             tag("code", where, class_="path", data_figure="adapter", data_sha256=last.sha256),
         ),
         None if data.adapter else tag("p", tag("code", "hansa pull"), fetch),
+        tag("p", tag("code", f"hansa serve {run}"), " serves it with OpenAI's API."),
         tag("pre", tag("code", build_snippet(data)), tabindex=0, aria_label="Python that loads it"),
     )
 

@@ -22,7 +22,7 @@ from hansa.core.exits import SIGNAL_BASE
 from hansa.core.logs import extract_message
 from hansa.runtime.lifeline import die_with_parent
 
-_LONGEST_SENTENCE = 300
+_LONGEST_SENTENCE = 1_000
 
 
 def serve(

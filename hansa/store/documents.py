@@ -65,5 +65,5 @@ def read_owner(store: ObjectStore, assignment: Assignment) -> FederationDocument
         owner = parse(FederationDocument, key, store.get(key))
     except NotFound:
         return None
-    check_same_run(prefix, owner.identity, assignment.identity())
+    check_same_run(assignment.place, owner.identity, assignment.identity())
     return owner

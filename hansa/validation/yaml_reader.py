@@ -60,7 +60,7 @@ def parse(text: str, where: str) -> list[Any]:
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
-        raise InputError(f"{where}: {_describe_error(error)}") from None
+        raise InputError(f"{where}: {_describe_error(error, text)}") from None
     except yaml.reader.ReaderError as error:
         raise InputError(
             f"{where}: got the character {error.character!r} at position {error.position}, "
@@ -70,8 +70,11 @@ def parse(text: str, where: str) -> list[Any]:
         raise InputError(f"{where}: got YAML that cannot be read ({shorten(error, 120)})") from None
 
 
-def _describe_error(error: yaml.MarkedYAMLError) -> str:
+def _describe_error(error: yaml.MarkedYAMLError, text: str) -> str:
     mark = error.problem_mark or error.context_mark
+    line = [*text.split("\n"), ""][mark.line] if mark else ""
+    if mark and "\t" in line[: len(line) - len(line.lstrip())]:
+        return f"line {mark.line + 1}: got a tab in the indentation, expected spaces"
     at = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
     context = f" {error.context}" if error.context else ""
     return f"{at}got no valid YAML ({shorten(error.problem or '', 120)}{context})"

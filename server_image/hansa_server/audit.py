@@ -48,7 +48,7 @@ def find_place(store: ObjectStore, assignment: Assignment) -> LogPosition:
         raise Denied(
             f"{bucket_keys.audit_root(prefix)}: {error.message}",
             hint="the aggregator writes an audit log there: print its policy again with "
-            "`hansa policy aggregator`",
+            "`hansa policy FILE aggregator`",
         ) from None
     return LogPosition(previous=previous, is_taken=any(each >= round_ for each in rounds))
 

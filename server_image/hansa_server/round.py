@@ -156,7 +156,7 @@ def read_committed(store: ObjectStore, assignment: Assignment) -> bytes | None:
 def parse_committed(assignment: Assignment, data: bytes) -> GlobalManifest:
     """The round's manifest; a result that was computed for another run is an error."""
     stored = parse(GlobalManifest, get_global_folder(assignment) + bucket_keys.MANIFEST, data)
-    bucket_documents.check_same_run(assignment.storage.prefix, stored.inputs, assignment.inputs())
+    bucket_documents.check_same_run(assignment.place, stored.inputs, assignment.inputs())
     return stored
 
 
@@ -180,7 +180,9 @@ def claim_prefix(store: ObjectStore, assignment: Assignment, base_model: str) ->
     data = put_once(store, key, bucket_documents.canonical(own.to_json()))
     stored = parse(FederationDocument, key, data)
     theirs = {**stored.identity, "model.sha256": stored.base_model}
-    bucket_documents.check_same_run(prefix, theirs, {**own.identity, "model.sha256": base_model})
+    bucket_documents.check_same_run(
+        assignment.place, theirs, {**own.identity, "model.sha256": base_model}
+    )
 
 
 def write_folder(

@@ -48,7 +48,7 @@ def test_policies_are_those_that_hansa_policy_prints(
             spec = load(file, here=False).spec
             assert rendered == masking_policy(spec, party, minio=True), party
             continue
-        policy(party, file, minio=True, output=Format.JSON)
+        policy(file, party, minio=True, output=Format.JSON)
         assert rendered == json.loads(capsys.readouterr().out), party
 
 

@@ -79,7 +79,7 @@ def twin(local_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Twin:
     with small.Run(manifest, out) as run:
         until(lambda: f"RoundAggregated round {RUINED}" in run.events, "the ruins are merged")
         run.kill()
-    done = small.hansa("rollback", "--out", out, "--to", str(GOOD))
+    done = small.hansa("rollback", out, "--to", str(GOOD))
     assert done.returncode == 0, done.stderr
     successes = [float(small.status(each)["success"]) for each in (clean, out)]
     return Twin(files, *successes, small.adapter(out))

@@ -168,7 +168,7 @@ def test_a_prefix_of_another_run_is_refused_with_the_field_that_differs(
     manifest = small.write_manifest(tmp_path, storage=place, **changes)
     with small.Run(manifest, tmp_path / "run", "--credentials", survivor.credentials) as run:
         assert run.wait() == 1
-    refusal = f"prefix {survivor.prefix} holds another run ({sentence})"
+    refusal = f"/{survivor.prefix} holds another run ({sentence})"
     assert refusal in run.said
     jobs = tmp_path / "run/jobs"  # the first silo that says so ends the others
     assert any(refusal in log.read_text() for log in jobs.glob("small-r1-*-a1/log.txt"))

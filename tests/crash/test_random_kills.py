@@ -77,7 +77,7 @@ class Killer:
         assert small.adapter(self._out) == self._expected, f"after killing {self.killed}"
 
     def _expect_equal_audit(self) -> None:
-        done = small.hansa("audit", "--out", self._out)
+        done = small.hansa("audit", self._out)
         assert done.returncode == 0, f"{done.stdout}{done.stderr} after killing {self.killed}"
 
 

@@ -32,7 +32,7 @@ def test_what_the_page_shows_is_what_is_printed(tmp_path: Path) -> None:
     assert small.hansa("validate", file).returncode == 0
     (shown,) = blocks(PAGE, "console")
     command, _, lines = shown.partition("\n")
-    assert command == "$ hansa privacy -f federation.yaml"
+    assert command == "$ hansa privacy federation.yaml"
     printed = small.hansa("privacy", "-f", file)
     assert printed.returncode == 0, printed.stderr
     for line in filter(None, lines.splitlines()):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from hansa.version import __version__
 from tests.support.served import ADDRESS, served
 
 ROOT = Path(__file__).parents[2]
@@ -107,7 +108,7 @@ def test_the_first_commands_make_an_agent_better(clone):
     assert re.search(r"^  alone: +\d.*\n  shared: +\d", said, re.MULTILINE), "what joining brings"
     assert (clone / "runs/demo/report.html").stat().st_size > 10_000
 
-    shown = json.loads(type_in(clone, "hansa status --out runs/demo -o json"))
+    shown = json.loads(type_in(clone, "hansa status runs/demo -o json"))
     history = shown["status"]["history"]
     assert [entry["round"] for entry in history] == list(range(7)), "the base and six rounds"
     first, last = history[0]["success"], history[-1]["success"]
@@ -133,3 +134,16 @@ def test_the_rest_of_the_readme_can_be_typed_in(clone):
         type_in(clone, command)
         if "--print" in command:
             shorten(manifest)
+
+
+def test_the_readme_installs_the_demos_packages_from_a_checkout_and_from_its_wheel() -> None:
+    text = (ROOT / "README.md").read_text()
+    installed = re.findall(r"^pip install '(\S+)\[(\S+)\]'", text, flags=re.MULTILINE)
+    assert [place for place, _ in installed] == [
+        ".",
+        f"dist/hansa-{__version__}-py3-none-any.whl",
+    ]
+    demo = re.search(r"extras=(client\S+)", (ROOT / "tools/setup").read_text())
+    assert demo and {extras for _, extras in installed} == {demo[1]}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert set(demo[1].split(",")) <= set(project["optional-dependencies"])

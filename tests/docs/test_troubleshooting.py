@@ -7,7 +7,8 @@ from typing import get_args
 from hansa.api.constants import MemberReason, Reason
 from hansa.core.exits import Exit
 
-PAGE = (Path(__file__).parents[2] / "docs/troubleshooting.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "troubleshooting.md").read_text()
 MEMBERS = PAGE.partition("### Of a silo elsewhere\n")[2].partition("\n## ")[0]
 FEDERATIONS = PAGE.replace(MEMBERS, "")
 HEALTHY = {"Valid", "AllHealthy", "Running", "AllRoundsDone"}
@@ -26,4 +27,17 @@ def test_every_reason_of_a_silos_conditions_has_a_row():
 
 
 def test_every_exit_has_a_row():
-    assert all(f"| {exit_.name} |" in PAGE for exit_ in Exit)
+    assert all(
+        f"| {exit_.value}{', or any other' * (exit_ == 1)} | {exit_.name} |" in PAGE
+        for exit_ in Exit
+    )
+
+
+def test_all_pages_follow_one_table_of_exit_codes():
+    table = PAGE.partition("## Exit codes\n")[2].partition("\n## ")[0]
+    known = set(re.findall(r"^\| (\d+)", table, flags=re.MULTILINE))
+    assert {"0", "1", "2", "3", "130", "141"} <= known
+    for page in sorted(DOCS.glob("*.md")):
+        text = page.read_text()
+        assert set(re.findall(r"\bexit (?:code |status )?(\d+)", text)) <= known, page.name
+        assert page.name == "troubleshooting.md" or "| code | meaning |" not in text, page.name

@@ -30,7 +30,7 @@ def test_episodes_whose_answers_were_lost_are_left_out_and_the_round_goes_on(
         opened = server.games[0].opened
         assert 1 < opened < 40
         assert server.paths().count("/maze/reset") >= 12
-    printed = hansa("status", "--out", out, "-o", "json")
+    printed = hansa("status", out, "-o", "json")
     status = json.loads(printed.stdout)["status"]
     assert status["phase"] == "Succeeded"
     assert set(status["history"][-1]["success"]) == {"maze", "gym"}

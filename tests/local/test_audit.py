@@ -10,7 +10,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_a_run_audits_equal(undisturbed: Path) -> None:
-    done = hansa("audit", "--out", undisturbed)
+    done = hansa("audit", undisturbed)
     assert done.stdout.splitlines() == [
         "round 1: equal: 2 updates merged",
         "round 2: equal: 2 updates merged",

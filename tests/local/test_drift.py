@@ -64,7 +64,7 @@ def test_what_pays_spreads_without_a_bound_and_is_gone_back_from_with_one(tmp_pa
     assert {each["probes"]["violations"][PROBE] for each in held["environments"]} == {
         said[held["environments"][0]["probes"]["round"]]
     }, "silos that tell the truth say the same"
-    screen = small.hansa("status", "--out", tmp_path / "held/run")
+    screen = small.hansa("status", tmp_path / "held/run")
     assert f"probe {PROBE}: its rule was broken in {said[kept]:.1%} of its episodes" in (
         " ".join(screen.stdout.split())
     )

@@ -75,7 +75,7 @@ def test_both_may_be_killed_and_the_result_is_that_of_one_place(reference, parti
     mail = small.hansa("mail", REMOTE, "-f", manifest, "--check", **owner)
     assert mail.returncode == 0, mail.stderr
     assert "every object that a letter names is there as it says" in mail.stderr
-    audit = small.hansa("audit", "--out", coordinator.out, "-o", "json", **owner)
+    audit = small.hansa("audit", coordinator.out, "-o", "json", **owner)
     assert audit.returncode == 0, audit.stdout + audit.stderr
     found = json.loads(audit.stdout)
     assert [(each["verdict"], each["signed"]) for each in found["rounds"]] == [
@@ -86,7 +86,7 @@ def test_both_may_be_killed_and_the_result_is_that_of_one_place(reference, parti
     letters = [json.loads(line) for line in mail.stdout.splitlines()]
     assert all(each["follows"] for each in letters)
     assert [each["letter"]["kind"] for each in letters if each["log"] == "orders"][-1] == "rest"
-    page = small.hansa("status", "--out", silo.out)
+    page = small.hansa("status", silo.out)
     assert page.returncode == 0, page.stderr
     for text in (
         *("takes part in small as webshop", "used 2 of 2 rounds", "Listening"),
@@ -110,6 +110,8 @@ def test_a_silo_without_a_store_of_its_own_keeps_its_experience_sealed_in_the_bu
     joined = parties.join(member, "--credentials", str(given))
     with parties.coordinate(manifest) as coordinator, joined as silo:
         coordinator.finish()
+        silo.finish()
+        assert "Idle: the federation is over" in silo.said
         assert not (silo.out / "store").exists()
     objects = parties.store.store()
     private = [objects.get(key) for key in objects.list(bucket_keys.experience_root(NAME, REMOTE))]

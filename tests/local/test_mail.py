@@ -24,8 +24,8 @@ KEYS = ("--orders-key", COORDINATOR.public, "--answers-key", SILO.public)
 
 def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[Any, Any, str]:
     """Exit code, lines as data, and what was said."""
-    code, out, err = commands.call(capsys, "mail", *arguments)
-    return code, [json.loads(line) for line in out.splitlines()], err
+    code, out, err = commands.call(capsys, "mail", *arguments, "-o", "json")
+    return code, json.loads(out or "[]"), err
 
 
 def correspond(store: ObjectStore, place: S3) -> None:
@@ -104,6 +104,25 @@ def test_what_is_no_letter_is_named_with_its_meaning(
     assert "1 of 4 objects are no letters, or break the chain" in err
 
 
+def test_a_table_has_serial_kind_round_and_what_was_verified(
+    capsys: pytest.CaptureFixture[str], manifest: Path, place: S3, store: ObjectStore
+) -> None:
+    store.put_if_absent(bucket_keys.answer(place.prefix, "maze", 3), b"\x1b[2J")
+    code, out, _ = commands.call(capsys, "mail", "maze", "-f", manifest, *KEYS)
+    assert code == 1
+    assert [line.split() for line in out.splitlines()[:-1]] == [
+        ["LOG", "SERIAL", "KIND", "ROUND", "VERIFIED"],
+        ["orders", "1", "work", "1", "yes"],
+        ["answers", "1", "taken", "1", "yes"],
+        ["answers", "2", "answer", "1", "yes"],
+    ]
+    assert out.splitlines()[-1].rstrip().split(maxsplit=2) == [
+        "answers",
+        "3",
+        "no: the object is not a letter that this version can read",
+    ]
+
+
 @pytest.mark.usefixtures("store")
 def test_letters_by_another_key_are_not_believed(
     capsys: pytest.CaptureFixture[str], manifest: Path
@@ -124,7 +143,7 @@ def test_the_letters_of_a_run_are_read_from_its_folder(
     assert spec.storage
     with open_embedded(folder, spec) as store:
         correspond(store.store(), spec.storage.s3)
-    code, lines, _ = call(capsys, "maze", "--out", folder.path, *KEYS)
+    code, lines, _ = call(capsys, folder.path, "maze", *KEYS)
     assert code == 0
     assert shown(lines)[0] == ("orders", 1, "work")
 
@@ -132,10 +151,10 @@ def test_the_letters_of_a_run_are_read_from_its_folder(
 @pytest.mark.parametrize(
     "arguments, sentence",
     [
-        pytest.param(("maze", *KEYS), "got neither --file nor --out", id="no place"),
-        pytest.param(("maze", "-f", "x", "--out", "y", *KEYS), "got --file and --out", id="two"),
+        pytest.param(("maze", *KEYS), "missing argument 'ENVIRONMENT'", id="no place"),
+        pytest.param(("y", "maze", "-f", "x", *KEYS), "unexpected extra argument", id="two"),
         pytest.param(
-            ("maze", "--out", "y", "--endpoint", "http://z", *KEYS),
+            (".", "maze", "--endpoint", "http://z", *KEYS),
             "--endpoint: got it",
             id="a run",
         ),

@@ -59,7 +59,7 @@ def test_nobody_reads_an_update_and_the_sum_is_that_of_all(place: Place) -> None
             for round_ in (1, 2)
             for file in (bucket_keys.MANIFEST, "masked-0.bin")
         ]
-    done = small.hansa("audit", "--out", out, "--credentials", place.credentials())
+    done = small.hansa("audit", out, "--credentials", place.credentials())
     assert done.returncode == 0, (done.stdout, done.stderr)
 
 
@@ -81,7 +81,7 @@ def test_a_silo_that_drops_out_is_left_out_and_the_others_mask_again(place: Plac
         assert place.updates(name) == [f"00001/{file}" for file in files]
         log = (out / f"jobs/{small.NAME}-r1-{name}-a2/log.txt").read_text()
         assert "sending_masked epoch=1" in log and "explored" not in log
-    done = small.hansa("audit", "--out", out, "--credentials", place.credentials())
+    done = small.hansa("audit", out, "--credentials", place.credentials())
     assert done.returncode == 0, (done.stdout, done.stderr)
 
 

@@ -184,7 +184,7 @@ def federate(folder: Path, url: str, **changes: Any) -> dict[str, Any]:
     """The status of the environment after a run that succeeds."""
     out = folder / "run"
     small.finish(write(folder, url, **changes), out, "--embedded-store")
-    status = json.loads(hansa("status", "--out", out, "-o", "json").stdout)["status"]
+    status = json.loads(hansa("status", out, "-o", "json").stdout)["status"]
     assert status["phase"] == "Succeeded"
     assert set(status["history"][-1]["success"]) == {"maze", "echo"}
     echo: dict[str, Any] = next(e for e in status["environments"] if e["name"] == "echo")

@@ -34,14 +34,14 @@ def test_nothing_is_started_beside_the_users_store(finished):
 )
 def test_reading_commands_take_the_credentials_file(finished, command):
     out, credentials = finished
-    done = small.hansa(*command, "--out", out, "--credentials", credentials)
+    done = small.hansa(command[0], out, *command[1:], "--credentials", credentials)
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow
 def test_without_it_the_sentence_says_that_credentials_are_missing(finished):
     out, _ = finished
-    done = small.hansa("pull", "--out", out)
+    done = small.hansa("pull", out)
     assert done.returncode != 0
     assert "credentials" in done.stderr
     assert "Traceback" not in done.stderr
@@ -52,7 +52,7 @@ def test_a_credentials_file_of_another_form_is_refused_without_repeating_it(fini
     out, _ = finished
     wrong = tmp_path / "wrong.json"
     wrong.write_text(json.dumps({"maze": "hunter2"}))
-    done = small.hansa("pull", "--out", out, "--credentials", wrong)
+    done = small.hansa("pull", out, "--credentials", wrong)
     assert done.returncode == 2
     assert "--credentials" in done.stderr
     assert "hunter2" not in done.stderr

@@ -59,7 +59,7 @@ def test_the_world_takes_part_in_a_federation_beside_maze(
     out = tmp_path / "run"
     assert hansa("validate", manifest, **installed).returncode == 0
     small.finish(Path(manifest), out, "--embedded-store", **installed)
-    printed = hansa("status", "--out", out, "-o", "json", **installed)
+    printed = hansa("status", out, "-o", "json", **installed)
     status = json.loads(printed.stdout)["status"]
     assert status["phase"] == "Succeeded"
     assert set(status["history"][-1]["success"]) == {"maze", "tickets"}

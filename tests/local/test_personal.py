@@ -27,7 +27,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_status_says_what_each_silo_serves(run: Path) -> None:
     serves = {line["name"]: line["serves"] for line in small.status(run)["environments"]}
     assert set(serves) == set(small.ENVIRONMENTS)
-    shown = hansa("status", "--out", run).stdout
+    shown = hansa("status", run).stdout
     assert all(f"{name}: serves {choice}, " in shown for name, choice in serves.items())
     said = run.with_name("run.stderr").read_text()
     assert all(f"{name} serves {choice}: " in said for name, choice in serves.items())
@@ -37,7 +37,7 @@ def test_the_status_says_what_each_silo_serves(run: Path) -> None:
 
 
 def test_what_joining_brought_is_said_wherever_one_looks(run: Path) -> None:
-    shown = hansa("status", "--out", run).stdout
+    shown = hansa("status", run).stdout
     said = run.with_name("run.stderr").read_text()
     page = (run / "report.html").read_text()
     for line in small.status(run)["environments"]:
@@ -51,7 +51,7 @@ def test_what_joining_brought_is_said_wherever_one_looks(run: Path) -> None:
 
 @pytest.mark.parametrize("environment", small.ENVIRONMENTS)
 def test_a_silos_adapter_is_pulled_by_its_name(run: Path, tmp_path: Path, environment: str) -> None:
-    pulled = hansa("pull", "--out", run, "-e", environment, "--to", tmp_path / "own")
+    pulled = hansa("pull", run, "-e", environment, "--to", tmp_path / "own")
     assert pulled.returncode == 0, pulled.stderr
     manifest = json.loads((tmp_path / "own" / bucket_keys.MANIFEST).read_text())
     serves = {line["name"]: line["serves"] for line in small.status(run)["environments"]}
@@ -65,8 +65,8 @@ def test_a_silos_adapter_is_pulled_by_its_name(run: Path, tmp_path: Path, enviro
 
 
 def test_a_silo_that_chose_nothing_is_told(undisturbed: Path, run: Path, tmp_path: Path) -> None:
-    none = hansa("pull", "--out", undisturbed, "-e", "maze", "--to", tmp_path / "own")
+    none = hansa("pull", undisturbed, "-e", "maze", "--to", tmp_path / "own")
     assert none.returncode == 2
     assert "--environment: got maze, which chose nothing to serve in round 2" in none.stderr
-    wrong = hansa("pull", "--out", run, "-e", "moon", "--to", tmp_path / "own")
+    wrong = hansa("pull", run, "-e", "moon", "--to", tmp_path / "own")
     assert "--environment: got 'moon', expected maze or webshop" in wrong.stderr

@@ -159,15 +159,15 @@ def test_the_package_takes_part_in_a_federation(finished: Path) -> None:
 def test_what_plug_ins_merged_comes_out_the_same_when_it_is_merged_again(
     environment: Environment, finished: Path
 ) -> None:
-    checked = environment.hansa("audit", "--out", finished)
+    checked = environment.hansa("audit", finished)
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 def test_who_lacks_the_package_reads_the_run_and_is_told_what_cannot_be_checked(
     finished: Path,
 ) -> None:
-    assert hansa("status", "--out", finished).returncode == 0
-    checked = hansa("audit", "--out", finished)
+    assert hansa("status", finished).returncode == 0
+    checked = hansa("audit", finished)
     assert checked.returncode == 3, checked.stdout + checked.stderr
     said = " ".join((checked.stdout + checked.stderr).split())
     assert "spec.aggregation.strategy: got 'sign-mean', which no package here offers" in said

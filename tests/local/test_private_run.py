@@ -142,9 +142,9 @@ def test_a_walk_over_all_that_left_the_silos_finds_no_exact_count(party: Party) 
     epsilons = {line["name"]: line["epsilon"] for line in status["environments"]}
     assert epsilons.keys() == {"maze", "webshop"}
     assert all(0 < epsilon <= 50 for epsilon in epsilons.values())
-    shown = small.hansa("status", "--out", out).stdout
+    shown = small.hansa("status", out).stdout
     assert f"maze: epsilon {epsilons['maze']:.3g} of one record so far" in shown
-    small.hansa("report", "--out", out, "--credentials", party.credentials())
+    small.hansa("report", out, "--credentials", party.credentials())
     page = (out / "report.html").read_text()
     assert "Epsilon after each round" in page
     card = (out / "adapter" / "README.md").read_text()
@@ -165,7 +165,7 @@ def test_a_silo_whose_own_budget_is_spent_is_left_out_and_the_others_go_on(party
     assert not maze["healthy"] and "5 as this silo's budget" in maze["message"]
     (degraded,) = [line for line in status["conditions"] if line["type"] == "Degraded"]
     assert (degraded["status"], degraded["reason"]) == ("True", "PrivacyBudgetSpent")
-    assert "PrivacyBudgetSpent" in small.hansa("status", "--out", out).stdout
+    assert "PrivacyBudgetSpent" in small.hansa("status", out).stdout
     assert (out / "events.log").read_text().count("JobRetried") == 0
     spent = [key for key in objects(party.private) if "hansa-privacy/maze/training-" in key]
     assert {Path(key).suffix for key in spent} == {".key", ".json"} and len(spent) == 2

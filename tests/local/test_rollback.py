@@ -71,7 +71,7 @@ def ruined(tmp_path_factory: pytest.TempPathFactory, build: dict[str, str]) -> I
 
 
 class Rollback(small.Run):
-    """`hansa rollback --out` in a process of its own."""
+    """`hansa rollback FOLDER` in a process of its own."""
 
     command = "rollback"
     is_of_manifest = False
@@ -108,7 +108,7 @@ def test_it_ends_near_the_clean_run_and_a_kill_changes_no_byte(
     with Rollback(manifest, killed, "--to", str(RUINED - 1), **build) as run:
         run.wait_for_phase("train", RUINED + 2)  # the first round after going back
         run.kill()
-    again = small.hansa("retry", "--out", killed, **build)
+    again = small.hansa("retry", killed, **build)
     assert again.returncode == 0, again.stderr
     assert small.adapter(killed) == small.adapter(ruined)
 

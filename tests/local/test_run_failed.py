@@ -74,25 +74,25 @@ def test_a_failed_round_names_its_cause_once_and_first_and_can_be_retried(
     assert run.said.count(CAUSE) == 1, run.said
     assert "maze was stopped" in sentence and "failed: maze" not in run.said
     assert run.said.count("hansa retry") == 1, "what to do is said once, too"
-    assert f"`hansa retry --out {out}`" in hint and f"`hansa logs --out {out}`" in hint
+    assert f"`hansa retry {out}`" in hint and f"`hansa logs {out}`" in hint
     status = small.status(out)
     states = {line["name"]: (line["state"], line["healthy"]) for line in status["environments"]}
     assert states == {"help": ("Failed", False), "maze": ("Waiting", True)}
     assert f"JobFailed help is left out: {CAUSE}" in run.events, "the log has each event"
 
-    watched = hansa("watch", "--out", out)
+    watched = hansa("watch", out)
     assert watched.returncode == 1
     assert f"error: run {out}: Failed: help: {CAUSE}" in watched.stderr
-    assert f"`hansa retry --out {out}`" in watched.stderr
+    assert f"`hansa retry {out}`" in watched.stderr
 
     Path(environ[BROKEN]).unlink()
-    retried = hansa("retry", "--out", out, **environ)
+    retried = hansa("retry", out, **environ)
     assert retried.returncode == 0, retried.stderr
     assert "resumed after the failed round 1" in retried.stderr
     history = small.status(out)["history"]
     assert [entry["outcome"] for entry in history] == ["base", "failed", "aggregated"]
 
-    again = hansa("retry", "--out", out, **environ)
+    again = hansa("retry", out, **environ)
     assert (again.returncode, again.stdout) == (
         0,
         f"run {out} unchanged (nothing has failed: it is Succeeded)\n",

@@ -14,6 +14,7 @@ from hansa.local.rundir import RunDir
 from hansa.plan.federation import plan
 from tests.support.builders import NOW, later, make_federation, make_job, with_spec, with_status
 from tests.support.commands import hansa
+from tests.support.sources import ROOT
 
 
 @pytest.fixture
@@ -60,6 +61,19 @@ def test_a_folder_that_a_killed_first_start_left_is_taken(folder: RunDir) -> Non
     (folder.path / "hansa_client.log").touch()
     (folder.path / ".seconds.log.123").touch()  # killed while one was written anew
     folder.prepare()
+
+
+@pytest.mark.parametrize(
+    "command", [["run", ROOT / "examples/01-two-worlds/federation.yaml"], ["demo"]]
+)
+def test_an_out_that_is_a_file_is_refused_before_anything_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str | Path]
+) -> None:
+    out = tmp_path / "file"
+    out.touch()
+    assert hansa(*command, "--out", out) == 2
+    sentence = f"error: --out: got {out}, which is a file, expected a folder"
+    assert capsys.readouterr().err.startswith(sentence)
 
 
 @pytest.mark.parametrize("below", ["file", "file/run"])
@@ -268,7 +282,7 @@ def test_a_message_is_shown_as_it_is(
     )
     status = federation.status.model_copy(update={"conditions": [condition]})
     folder.save(with_status(federation, status))
-    assert not hansa("status", "--out", folder.path)
+    assert not hansa("status", folder.path)
     assert any(why in line for line in capsys.readouterr().out.splitlines())
 
 
@@ -276,7 +290,7 @@ def test_watching_a_finished_run_says_where_its_adapter_is(
     folder: RunDir, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder.save(finished(make_federation()))
-    assert hansa("watch", "--out", folder.path) == 0
+    assert hansa("watch", folder.path) == 0
     out, err = capsys.readouterr()
     assert "Succeeded" in out
     assert f"succeeded; report: {folder.page}" in err
@@ -286,18 +300,18 @@ def test_watching_a_run_that_nobody_runs_ends_with_what_to_do(
     folder: RunDir, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder.save(opened(make_federation()))
-    assert hansa("watch", "--out", folder.path) == 1
+    assert hansa("watch", folder.path) == 1
     out, err = capsys.readouterr()
     assert "Running: round 1 waits for" in out
     assert f"error: run {folder.path}: stopped: round 1 waits for" in err
-    assert f"`hansa run FILE --out {folder.path}` resumes it" in err
+    assert f"`hansa retry {folder.path}` with the keys of `hansa run` resumes it" in err
 
 
 @pytest.mark.parametrize("command", ["watch", "retry", "status"])
 def test_a_folder_that_is_not_there_is_one_sentence_and_is_not_made(
     tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert hansa(command, "--out", tmp_path / "nowhere") == 2
+    assert hansa(command, tmp_path / "nowhere") == 2
     assert "which holds no run" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
@@ -315,11 +329,11 @@ def test_a_retry_goes_on_with_a_run_that_is_only_stopped_and_leaves_one_alone_th
     monkeypatch.setattr("hansa.cli.run.carry_out", carry_out)
     folder.save(opened(make_federation()))
     with folder.lock():
-        assert hansa("retry", "--out", folder.path) == 0
+        assert hansa("retry", folder.path) == 0
     out, _ = capsys.readouterr()
     assert out == f"run {folder.path} unchanged (nothing has failed: it is Running)\n"
     assert not carried
-    assert hansa("retry", "--out", folder.path) == 0
+    assert hansa("retry", folder.path) == 0
     assert carried == [folder.path]
 
 

@@ -99,7 +99,7 @@ def test_a_sealed_run_gives_the_same_adapter_and_nobody_reads_an_update(
         "no key": ((), 3),
     }
     for said, (arguments, code) in audits.items():
-        done = small.hansa("audit", "--out", out, "--credentials", place.credentials(), *arguments)
+        done = small.hansa("audit", out, "--credentials", place.credentials(), *arguments)
         assert done.returncode == code, (said, done.stdout, done.stderr)
 
 

@@ -13,6 +13,7 @@ import zstandard
 from hansa.api import bucket_keys
 from hansa.crypto import sealing
 from hansa.local.objectstore import LocalStore
+from hansa.local.rundir import RunDir
 from hansa.store.experience import ENV_EXPERIENCE_KEY, ExperienceStore
 from hansa_client.experience import shards
 from hansa_client.serving import sources
@@ -135,7 +136,7 @@ def test_sealed_updates_and_a_served_adapter_need_no_bucket_of_the_silos_own(pla
     assert {key for key in files if key not in sealed} == {
         "small/global/00001/" + bucket_keys.ADAPTER
     }
-    pulled = ("pull", "--out", out, "-e", "maze", "--to", place.folder / "served")
+    pulled = ("pull", out, "-e", "maze", "--to", place.folder / "served")
     its_own, file = place.exchange.environ("maze"), place.folder / "maze.json"
     file.write_text(json.dumps({"default": its_own}))
     refused = small.hansa(*pulled, "--credentials", file)
@@ -150,4 +151,4 @@ def test_sealed_updates_and_a_served_adapter_need_no_bucket_of_the_silos_own(pla
 
 def served(out: Path, credentials: Path, into: Path) -> list[str]:
     """Names of what `hansa serve` would serve."""
-    return [entry.name for entry in sources.read_run(out, credentials, into).entries]
+    return [entry.name for entry in sources.read_run(RunDir(out), credentials, into).entries]

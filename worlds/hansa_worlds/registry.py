@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 
 from hansa.api.worlds import WORLDS
@@ -46,7 +47,9 @@ def load_world(name: str) -> type[World]:
     """The class of a world, builtin or of a package."""
     point = WORLDS.find(name)
     if point is None:
-        raise WorldMissing(f"world: got {name!r}, expected one of {', '.join(names())}")
+        near = difflib.get_close_matches(name, names(), n=1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        raise WorldMissing(f"world: got {name!r}, expected one of {', '.join(names())}{meant}")
     found = point.load()
     if not (isinstance(found, type) and issubclass(found, World)):
         raise WorldError(

@@ -17,9 +17,13 @@ from hansa.cli.target import Credentials
 from hansa.core.errors import HansaError, InputError
 from hansa.core.sanitize import sanitize
 from hansa_client.commands import serve
-from hansa_client.commands.common import Threads
+from hansa_client.commands.common import BUILTIN, Threads
 from hansa_client.serving.client import ChatClient, Message
 
+TINY = (
+    "note: builtin:tiny knows the worlds of the demo, and nothing else: it answers what a world "
+    "says with an action, and a question with nonsense"
+)
 DEFAULT_URL = "http://127.0.0.1:8000"
 
 
@@ -82,6 +86,8 @@ def _open_client(
     with TemporaryDirectory(prefix="hansa-chat-") as scratch:
         source = serve.find(where, [], None, credentials, Path(scratch), refuse)
         say(f"loading {source.model}")
+        if source.model == BUILTIN:
+            say(TINY)
         with run_server(source, settings) as server:
             yield ChatClient(server.url, own)
 

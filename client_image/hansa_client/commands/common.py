@@ -9,7 +9,9 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,6 +19,7 @@ import typer
 from hansa.api.worlds import WORLDS
 from hansa.cli.common import say
 from hansa.core.errors import HansaError, InputError, PermanentError, describe_bug
+from hansa.local.rundir import RunDir
 from hansa.manifests import world_files
 from hansa_worlds.base import SPLITS, Split, Task, World
 from hansa_worlds.errors import WorldError
@@ -26,6 +29,15 @@ if TYPE_CHECKING:
     from hansa_client.rollout.live_episodes import RolloutConfig
 
 WorldName = Annotated[str, typer.Argument(metavar="WORLD", help="A world: maze, wordle, ...")]
+WorldOrRun = Annotated[
+    str, typer.Argument(metavar="WORLD|RUN", help="A world: maze, ...; or the folder of a run.")
+]
+EnvironmentName = Annotated[
+    str | None,
+    typer.Option(
+        "-e", "--environment", help="Of a run: take its world, options, base model and adapter."
+    ),
+]
 OptionPairs = Annotated[
     list[str] | None,
     typer.Option("--option", help="An option of the world, as size=6; repeatable."),
@@ -34,9 +46,13 @@ OptionsText = Annotated[
     str, typer.Option("--options", help="Options of the world as JSON, as in the manifest.")
 ]
 SplitName = Annotated[Split, typer.Option("--split", help="Which of the world's tasks.")]
-ModelSource = Annotated[str, typer.Option(help="Base model, as in spec.model.source.")]
+ModelSource = Annotated[
+    str | None,
+    typer.Option(help="Base model, as in spec.model.source; default: the run's, or builtin:tiny."),
+]
 AdapterFolder = Annotated[
-    Path | None, typer.Option(help="Folder of a PEFT adapter; absent: the base alone.")
+    Path | None,
+    typer.Option(help="Folder of a PEFT adapter; default: the run's, or the base alone."),
 ]
 Threads = Annotated[int, typer.Option(min=1, help="CPU threads of the model.")]
 
@@ -66,6 +82,50 @@ def read_options(pairs: list[str] | None, text: str = "{}") -> dict[str, Any]:
 def resolve_name(world: str) -> str:
     """A world's name; a file's class, as ./hanoi.py:Hanoi, becomes a world of this process."""
     return world_files.offer_file(world, "WORLD") if ".py:" in world else world
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What is played: a world by its name, or an environment of a run."""
+
+    world: str
+    options: dict[str, Any]
+    run: RunDir | None = None
+    """The run whose agent plays."""
+    model: str = BUILTIN
+    """Its base model."""
+
+
+def find_setting(where: str, environment: str | None, options: dict[str, Any]) -> Setting:
+    """What a command line means; given options go over those of the run."""
+    folder = RunDir(Path(where))
+    if environment is None and not folder.object.exists():
+        return Setting(world=where, options=options)
+    spec = folder.load().spec
+    known = {each.name: each for each in spec.environments if not each.member}
+    if environment not in known:
+        came = environment or "nothing"
+        raise InputError(f"--environment: got {came}, expected {' or '.join(known)}")
+    chosen = known[environment]
+    return Setting(
+        world=chosen.world,
+        options={**chosen.options, **options},
+        run=folder,
+        model=spec.model.source,
+    )
+
+
+def load_agent(setting: Setting, model: str | None, adapter: Path | None, threads: int) -> Base:
+    """The model that plays: the run's last adapter on its base, where none is named."""
+    source = model or setting.model
+    if adapter or not setting.run:
+        return load_base(source, adapter, threads)
+    with TemporaryDirectory(prefix="hansa-play-") as scratch:
+        from hansa.publish.pull import pull_run
+
+        number, folder, _ = pull_run(setting.run, Path(scratch), "last", None, None, say)
+        say(f"adapter of round {number} of {setting.run.path}")
+        return load_base(source, folder, threads)
 
 
 def make_world(name: str, options: dict[str, Any]) -> World:

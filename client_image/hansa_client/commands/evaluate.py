@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    world: Annotated[str, typer.Option(help="World to play: maze, wordle, ...")],
-    model: common.ModelSource = common.BUILTIN,
+    where: common.WorldOrRun,
+    environment: common.EnvironmentName = None,
+    model: common.ModelSource = None,
     adapter: common.AdapterFolder = None,
     option: common.OptionPairs = None,
     options: common.OptionsText = "{}",
@@ -35,15 +36,21 @@ def evaluate(
     threads: common.Threads = 1,
     output: Output = Format.TABLE,
 ) -> None:
-    """Play held-out tasks and print the success with its 95 % interval, clustered by task."""
-    given = common.read_options(option, options)
+    """Play held-out tasks and print the success with its 95 % interval, clustered by task.
+
+    `hansa evaluate runs/demo -e maze` plays an environment of a run with the run's last adapter.
+    """
+    setting = common.find_setting(where, environment, common.read_options(option, options))
+    world, given = setting.world, setting.options
     jobs = _choose_jobs(common.make_world(world, given), tasks, seed, samples)
-    base = common.load_base(model, adapter, threads)
+    base = common.load_agent(setting, model, adapter, threads)
     temperatures = [temperature, 0.0] if greedy and temperature else [temperature]
     hows = [common.make_rollout_config(base, each, batch) for each in temperatures]
     results = [_measure(base, world, given, jobs, how) for how in hows]
     if output is not Format.TABLE:
-        about = {"world": world, "model": model, "adapter": str(adapter) if adapter else None}
+        played = adapter or (setting.run.path if setting.run else None)
+        about: dict[str, Any] = {"world": world, "model": model or setting.model}
+        about["adapter"] = str(played) if played else None
         print_data({**about, "results": results}, output)
         return
     for result in results:
@@ -56,7 +63,7 @@ def _choose_jobs(world: World, tasks: int, seed: int, samples: int) -> list[Epis
     with common.explain_world_errors(world):
         held_out = world.tasks("test")
     if not held_out:
-        raise InputError(f"--world: {world.name} has no held-out task with these options")
+        raise InputError(f"WORLD: {world.name} has no held-out task with these options")
     return choose_held_out_jobs(held_out, tasks, seed, samples)
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from hansa.cli.common import Format, Output, print_data, say
+from hansa.cli.target import Manifest
 from hansa.core.errors import InputError, PermanentError
 
 if TYPE_CHECKING:
@@ -15,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def model(
-    file: Annotated[Path, typer.Option("-f", "--file", help="Manifest, or - for stdin.")],
+    file: Manifest,
     output: Output = Format.TABLE,
 ) -> None:
     """Print model.sha256 and adapter.shapes as a client here finds them.

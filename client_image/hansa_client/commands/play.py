@@ -30,13 +30,14 @@ MOST_LISTED = 40
 
 
 def play(
-    world: common.WorldName,
+    where: common.WorldOrRun,
+    environment: common.EnvironmentName = None,
     player: Annotated[
         PlayerName | None,
-        typer.Option("--as", help="Who plays; default: you, or the model of --adapter."),
+        typer.Option("--as", help="Who plays; default: you, or the agent of a run or --adapter."),
     ] = None,
     adapter: common.AdapterFolder = None,
-    model: common.ModelSource = common.BUILTIN,
+    model: common.ModelSource = None,
     task: Annotated[
         str | None, typer.Option(help="Id of a task, or its place in the split; default: drawn.")
     ] = None,
@@ -50,11 +51,15 @@ def play(
     threads: common.Threads = 1,
     output: Output = Format.TABLE,
 ) -> None:
-    """Play one episode; Ctrl-D leaves it, and ? lists what you can do where a world tells."""
-    who = player or ("model" if adapter else "human")
+    """Play one episode; Ctrl-D leaves it, and ? lists what you can do where a world tells.
+
+    `hansa play runs/demo -e maze` shows the agent of a run in one of its environments.
+    """
+    setting = common.find_setting(where, environment, common.read_options(option, options))
+    who = player or ("model" if adapter or setting.run else "human")
     if adapter and who != "model":
         raise InputError(f"--adapter: got {adapter} with --as {who}, expected --as model")
-    game = common.make_world(world, common.read_options(option, options))
+    game = common.make_world(setting.world, setting.options)
     drawn_seed = random.SystemRandom().randrange(1_000_000) if seed is None else seed
     chosen = common.choose_task(game, split, task, rng("play", drawn_seed))
     shows_itself = who == "human" and sys.stdin.isatty()
@@ -64,7 +69,7 @@ def play(
     watched = Watched(game, EpisodeScreen(screen), who, echo=not shows_itself)
     with closing(game), common.explain_world_errors(game):
         if who == "model":
-            base = common.load_base(model, adapter, threads)
+            base = common.load_agent(setting, model, adapter, threads)
             _play_model(base, temperature, watched, chosen, drawn_seed)
         elif who == "human":
             _play_human(watched, chosen, data_on_stdout=output is not Format.TABLE)
@@ -72,7 +77,7 @@ def play(
             _play_script(watched, chosen, who, rng("player", drawn_seed))
     if output is not Format.TABLE:
         about = {
-            "world": world,
+            "world": setting.world,
             "options": dict(game.options),
             "player": who,
             "seed": drawn_seed,

@@ -12,7 +12,7 @@ import typer
 
 from hansa.adapter import model_card
 from hansa.cli.common import Format, Output, print_data, say
-from hansa.cli.target import Context, Credentials, KubeconfigFile, Namespace
+from hansa.cli.target import Context, Credentials, KubeconfigFile, Namespace, Run
 from hansa.core.errors import InputError
 from hansa.core.sanitize import sanitize
 from hansa.local.rundir import RunDir
@@ -23,7 +23,7 @@ from hansa.publish.place import HubPlace, RegistryPlace, parse
 from hansa.publish.tracked_run import read_document
 from hansa_client.commands import trajectories
 from hansa_client.commands.dataset import Dataset
-from hansa_client.commands.silos import RunName, find_run
+from hansa_client.commands.silos import find_run
 
 Base = Annotated[
     str | None,
@@ -77,7 +77,7 @@ class Shipment:
 
 
 def push(
-    run: RunName,
+    run: Run,
     to: Annotated[str, typer.Option("--to", help="hf:org/name or oci://host/repository:tag.")],
     round_: Annotated[
         str, typer.Option("--round", help="Which adapter: a round's number, last or best.")

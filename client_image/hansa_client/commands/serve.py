@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hansa.api.bucket_keys import CONFIG
 from hansa.cli import target
 from hansa.cli.common import say
 from hansa.core.errors import HansaError, InputError
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 Where = Annotated[
     str | None,
     typer.Argument(
-        metavar="WHERE",
-        help="Folder of a run or of a PEFT adapter, or the name of a federation on the cluster.",
+        metavar="RUN",
+        help="Folder of a run or of a PEFT adapter, or name of a federation on the cluster.",
     ),
 ]
 Adapters = Annotated[
@@ -43,7 +44,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def serve(
-    where: Where = None,
+    run: Where = None,
     adapter: Adapters = None,
     model: BaseSource = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
@@ -95,7 +96,7 @@ def serve(
 
     stop_on_signals()  # until it serves; also removes the copied files
     with TemporaryDirectory(prefix="hansa-serve-") as scratch:
-        source = find(where, adapter or [], model, credentials, Path(scratch), document)
+        source = find(run, adapter or [], model, credentials, Path(scratch), document)
         say(f"loading {source.model}")
         with watch_stop_signals() as is_over, run_server(source, settings) as server:
             print(server.url, flush=True)
@@ -118,12 +119,10 @@ def find(
 
     if where is None:
         source = AdapterSource(model=BUILTIN, entries=[])
-    elif (Path(where) / "federation.json").is_file():
-        source = sources.read_run(Path(where), credentials, scratch)
-    elif Path(where).is_dir():
+    elif (Path(where) / CONFIG).is_file():
         source = sources.read_folder(Path(where))
-    elif "/" in where or where.startswith("."):
-        raise InputError(f"WHERE: got {where}, expected the folder of a run or of a PEFT adapter")
+    elif folder := target.find_run(where):
+        source = sources.read_run(folder, credentials, scratch)
     else:
         source = sources.read_federation(federation(where), credentials, scratch)
     more = [sources.parse_option(text) for text in adapters]

@@ -9,23 +9,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from hansa.api import bucket_keys
 from hansa.api.spec import S3, Environment, FederationSpec
 from hansa.api.status import Federation
-from hansa.cli.target import open_federations
-from hansa.core.errors import InputError, Unreachable
+from hansa.cli import target
+from hansa.core.errors import Unreachable
 from hansa.local.credentials import read_credentials
 from hansa.local.rundir import RunDir
 from hansa.publish.bucket import check_name, suggest_forward
 from hansa.store.base import ObjectStore
-
-RunName = Annotated[
-    str, typer.Argument(metavar="RUN", help="Folder of a run, or a federation on the cluster.")
-]
 
 
 @dataclass(frozen=True)
@@ -49,18 +43,8 @@ def find_run(
     run: str, endpoint: str | None, cluster: tuple[str | None, ...]
 ) -> RunDir | dict[str, Any]:
     """A run's folder on this machine, or else the object of a federation on the cluster."""
-    path = Path(run)
-    if path.is_dir() or path.name != run:
-        if not RunDir(path).object.exists():
-            raise InputError(f"RUN: got {run}, which holds no run", hint="hansa run makes one")
-        if endpoint:
-            raise InputError("--endpoint: got it with a folder; it is for a run on a cluster")
-        return RunDir(path)
-    try:
-        return open_federations(*cluster).get(run)
-    except InputError as error:
-        hint = f"there is no folder {run} here, so it was looked for on a cluster"
-        raise InputError(error.message, hint=error.hint or hint) from error
+    folder = target.find_run(run, *cluster, endpoint=endpoint)
+    return folder or target.open_federations(*cluster).get(run)
 
 
 @contextmanager

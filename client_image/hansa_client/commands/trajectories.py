@@ -14,14 +14,14 @@ import typer
 
 from hansa.api import bucket_keys
 from hansa.cli.common import Format, Output, console, print_data, say
-from hansa.cli.target import Context, Credentials, KubeconfigFile, Namespace
+from hansa.cli.target import Context, Credentials, KubeconfigFile, Namespace, Run
 from hansa.core.errors import Corrupt, Denied, InputError
 from hansa.core.sanitize import sanitize
 from hansa.local.rundir import RunDir
 from hansa.publish.bucket import Endpoint, read_known_fields, set_endpoint
 from hansa_client.commands import common, silos
 from hansa_client.commands.show import EpisodeScreen, format_reward
-from hansa_client.commands.silos import RunName, StoredSilo
+from hansa_client.commands.silos import StoredSilo
 from hansa_client.experience import agentgym_format, shards
 from hansa_client.trajectory import Episode
 
@@ -69,7 +69,7 @@ class Match:
 
 
 def trajectories(
-    run: RunName,
+    run: Run,
     environment: Annotated[
         str | None, typer.Option("-e", "--environment", help="Only of this environment.")
     ] = None,

@@ -123,30 +123,32 @@ def _show_list(entries: list[dict[str, Any]]) -> None:
     from hansa.cli.views.federation import RowTable
 
     titles = ("WORLD", *(split.upper() for split in SPLITS), "TURNS")
-    titles += (*(player.upper() for player in PLAYERS), "FROM", "ABOUT")
-    rows = tuple(_format_world(entry) for entry in entries)
-    notes = [f"{entry['world']}: {entry['trouble']}" for entry in entries if "trouble" in entry]
-    notes.append("Success of players is that in the test split; measure it: hansa worlds --score")
-    show(table(RowTable(titles=titles, rows=rows, rest="\n".join(notes))))
+    builtin = [entry for entry in entries if entry["from"] == "builtin"]
+    packaged = [entry for entry in entries if entry["from"] != "builtin"]
+    if builtin:
+        notes = [f"{entry['world']}: {entry['trouble']}" for entry in builtin if "trouble" in entry]
+        notes.append("Success of players is in the test split; measure it: hansa worlds --score")
+        scores = [[_format_score(entry, player) for player in PLAYERS] for entry in builtin]
+        rows = [(*_format_size(e), *s, e["about"]) for e, s in zip(builtin, scores, strict=True)]
+        titles_here = (*titles, *(player.upper() for player in PLAYERS), "ABOUT")
+        show(table(RowTable(titles=titles_here, rows=rows, rest="\n".join(notes))))
+    if builtin and packaged:
+        print()
+    if packaged:
+        named = [(*_format_size(e), e["from"], e["about"], e.get("trouble", "")) for e in packaged]
+        show(table(RowTable(titles=(*titles, "PACKAGE", "ABOUT", "MISSING"), rows=named)))
 
 
-def _format_world(entry: dict[str, Any]) -> tuple[str, ...]:
+def _format_size(entry: dict[str, Any]) -> tuple[str, ...]:
     if "trouble" in entry:
-        nothing = [""] * (len(SPLITS) + 1 + len(PLAYERS))
-        return (entry["world"], *nothing, entry["from"], entry["about"])
+        return (entry["world"], *[""] * (len(SPLITS) + 1))
     tasks = [str(entry["tasks"][split]) for split in SPLITS]
-    scores = [_format_score(entry, player) for player in PLAYERS]
-    return (
-        entry["world"],
-        *tasks,
-        str(entry["maxTurns"]),
-        *scores,
-        entry["from"],
-        entry["about"],
-    )
+    return (entry["world"], *tasks, str(entry["maxTurns"]))
 
 
 def _format_score(entry: dict[str, Any], player: str) -> str:
+    if "trouble" in entry:
+        return ""
     if player not in entry["players"]:
         return "-"
     known = (entry["scores"] or {}).get(player)

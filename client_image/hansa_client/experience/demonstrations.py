@@ -118,7 +118,7 @@ def _read_s3(assignment: Assignment, private: ObjectStore, source: str) -> bytes
         raise PermanentError(
             f"{_name_field(assignment)}: got {source}, which the environment's credentials may not "
             "read",
-            hint=f"`hansa policy {assignment.environment}` prints what they must be allowed",
+            hint=f"`hansa policy FILE {assignment.environment}` prints what they must be allowed",
         ) from None
 
 

@@ -128,7 +128,7 @@ class Shards:
             # Settings may have changed since; the run, the silo and its world must not.
             own = [*self._assignment.identity(), "environment", "world"]
             theirs, ours = ({name: d.get(name) for name in own} for d in (theirs, ours))
-        check_same_run(self._prefix, theirs, ours)
+        check_same_run(self._assignment.private_place, theirs, ours)
         return shard
 
 

@@ -70,6 +70,15 @@ class Base:
 def resolve(source: str, storage: S3 | None = None) -> Path:
     """The folder of a model, downloaded if it is remote; PermanentError if it is no model."""
     kind, _, rest = source.partition(":")
+    if kind not in ("builtin", "path", "s3", "hf"):
+        raise PermanentError(
+            f"spec.model.source: got {source}, expected builtin:NAME, path:FOLDER, "
+            "s3://bucket/prefix or hf:org/name@revision"
+        )
+    if kind == "hf" and Path(rest).exists():
+        raise PermanentError(
+            f"spec.model.source: got {source}, which is a folder here, expected path:{rest}"
+        )
     if kind == "builtin":
         folder = Path(__file__).parent / "builtin" / rest
     elif kind == "path":

@@ -34,8 +34,8 @@ def read_text(field: str, value: Any, longest: int = LONGEST_TEXT) -> str:
 def read_messages(field: str, value: Any) -> dict[str, Any]:
     """The messages, system ones first and as one; user and assistant take turns.
 
-    Behind an assistant that called tools, what these gave is the user's turn, and a user may add
-    something to it.
+    A user's messages in a row become one: many templates render no other conversation. Behind an
+    assistant that called tools, what these gave is the user's turn, and a user may add to it.
     """
     if not isinstance(value, list) or not 1 <= len(value) <= MOST_MESSAGES:
         raise reject_value(field, value, f"expected a list of 1 to {MOST_MESSAGES} messages")
@@ -46,6 +46,9 @@ def read_messages(field: str, value: Any) -> dict[str, Any]:
         read = _read_message(where, message)
         if read["role"] == "system" and not chat:
             system.append(read["content"])
+            continue
+        if chat and read["role"] == chat[-1]["role"] == "user":
+            chat[-1]["content"] += f"\n{read['content']}"
             continue
         fits = _find_next_roles(chat)
         if read["role"] not in fits:

@@ -17,7 +17,7 @@ from hansa_client.serving.completions import Completions
 from hansa_client.serving.engine import Engine
 from hansa_client.serving.handler import ChatHandler
 from hansa_client.serving.metrics import Metrics
-from hansa_client.serving.server import ChatServer
+from hansa_client.serving.server import ChatServer, check_address
 from hansa_client.serving.sources import AdapterSource
 
 SLOTS = 64
@@ -51,6 +51,8 @@ def run_server(source: AdapterSource, settings: ServingSettings) -> Iterator[Cha
     log, metrics = get("serve"), Metrics()
     if settings.adapter_folder and not settings.adapter_folder.is_dir():
         raise InputError(f"--adapter-folder: got {settings.adapter_folder}, expected a folder")
+    address = (settings.host, settings.port)
+    check_address(address)
     base = _load_base(source, settings.threads)
     longest = base.cap_length(settings.max_length)
     engine = Engine(base, settings.slots, longest, settings.threads, metrics, log)
@@ -59,7 +61,6 @@ def run_server(source: AdapterSource, settings: ServingSettings) -> Iterator[Cha
     engine.start()
     try:
         completions = Completions(base.chat, engine, catalogue, metrics)
-        address = (settings.host, settings.port)
         server = ChatServer(address, ChatHandler, completions, settings.api_key, log)
         threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
         try:

@@ -80,6 +80,28 @@ class Service(ABC):
         """Start answering a request."""
 
 
+def check_address(address: tuple[str, int]) -> None:
+    """Refuse an address that cannot be listened on, before a model is loaded for it."""
+    with _explain_bind(address), socket.socket(_choose_family(address)) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(address)
+
+
+def _choose_family(address: tuple[str, int]) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+
+
+@contextmanager
+def _explain_bind(address: tuple[str, int]) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"--host, --port: got {address[0]}:{address[1]} ({error.strerror}), "
+            "expected an address of this machine and a free port"
+        ) from None
+
+
 class ChatServer(ThreadingHTTPServer):
     """One thread per connection, and what all of them share."""
 
@@ -95,8 +117,7 @@ class ChatServer(ThreadingHTTPServer):
         log: Log,
     ) -> None:
         self.completions = completions
-        if ":" in address[0]:
-            self.address_family = socket.AF_INET6
+        self.address_family = _choose_family(address)
         self.log = log
         self.is_draining = False
         self._key = api_key.encode()
@@ -104,13 +125,8 @@ class ChatServer(ThreadingHTTPServer):
         self._room = threading.BoundedSemaphore(MOST_CONNECTIONS)
         self._busy = 0
         self._changed = threading.Condition()
-        try:
+        with _explain_bind(address):
             super().__init__(address, handler)
-        except OSError as error:
-            raise InputError(
-                f"--host, --port: got {address[0]}:{address[1]} ({error.strerror}), "
-                "expected an address of this machine and a free port"
-            ) from None
 
     @property
     def url(self) -> str:

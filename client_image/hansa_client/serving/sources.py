@@ -56,9 +56,8 @@ def read_folder(path: Path) -> AdapterSource:
     return AdapterSource(model=_name_model(base, revision), entries=entries)
 
 
-def read_run(path: Path, credentials: Path | None, into: Path) -> AdapterSource:
+def read_run(folder: RunDir, credentials: Path | None, into: Path) -> AdapterSource:
     """The adapters of a run on this machine, copied so that its store can be closed."""
-    folder = RunDir(path)
     federation = folder.load()
     with open_store(federation, folder, credentials) as store:
         return _copy_adapters(add_storage(federation, folder), store, credentials, into)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hansa.api.bucket_documents import AuditHead
     from hansa.api.spec import S3
     from hansa.api.status import Federation
+    from hansa.local.rundir import RunDir
     from hansa.members.correspondence import Correspondence
     from hansa.store.base import ObjectStore
     from hansa_server.findings import Findings
@@ -32,8 +33,7 @@ CANNOT_BE = 3
 
 
 def audit(
-    name: target.OptionalName = None,
-    out: target.OptionalFolder = None,
+    run: target.Run,
     round_: Annotated[
         int | None, typer.Option("--round", min=1, help="Look into this round only.")
     ] = None,
@@ -51,13 +51,12 @@ def audit(
 
     Exit 0: all rounds are equal. 1: something differs. 3: something cannot be checked.
     """
-    target.require_one_place(name, out)
-    if out and endpoint:
-        raise InputError("--endpoint: got it with --out; it is for a federation on a cluster")
+    cluster = (namespace, context, kubeconfig)
+    folder = target.find_run(run, *cluster, endpoint=endpoint)
     place = (
-        _open_run(out, credentials)
-        if out
-        else _open_federation(name or "", credentials, endpoint, (namespace, context, kubeconfig))
+        _open_run(folder, credentials)
+        if folder
+        else _open_federation(run, credentials, endpoint, cluster)
     )
     with place as opened:
         letters = _read_letters(opened)
@@ -191,11 +190,9 @@ def _conclude(findings: list[Findings]) -> int:
 
 
 @contextmanager
-def _open_run(out: Path, credentials: Path | None) -> Iterator[OpenedRun]:
+def _open_run(folder: RunDir, credentials: Path | None) -> Iterator[OpenedRun]:
     from hansa.local.results import add_storage, open_store
-    from hansa.local.rundir import RunDir
 
-    folder = RunDir(out)
     federation = add_storage(folder.load(), folder)
     with open_store(folder.load(), folder, credentials) as store:
         yield _build_opened(federation, store, federation.status.to_json())

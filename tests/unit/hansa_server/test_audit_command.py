@@ -44,7 +44,7 @@ def audited(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         monkeypatch.setattr(audit, "_open_run", opened)
         capsys.readouterr()  # what the run's own aggregators said
         with pytest.raises(SystemExit) as ended:
-            hansa(["audit", "--out", "run", *arguments])
+            hansa(["audit", "./run", *arguments])
         said = capsys.readouterr()
         return int(ended.value.code or 0), said.out.splitlines(), said.err
 
@@ -194,11 +194,11 @@ def test_what_the_status_says_of_its_rounds_is_compared():
     assert read({}) == ({}, frozenset(), None)
 
 
-def test_one_place_is_named(capsys):
+def test_a_run_is_asked_for(capsys):
     with pytest.raises(SystemExit) as ended:
         hansa(["audit"])
     assert ended.value.code == 2
-    assert "expected one of them" in capsys.readouterr().err
+    assert "missing argument 'RUN'" in capsys.readouterr().err
 
 
 def test_rounds_that_a_rollback_has_undone_say_so(audited):

@@ -124,5 +124,5 @@ def test_an_aggregator_that_may_not_read_the_log_says_so_before_it_merges(monkey
     monkeypatch.setattr(round_.store, "list", deny)
     with pytest.raises(Denied, match="demo/audit/") as caught:
         round_.aggregate()
-    assert "hansa policy aggregator" in caught.value.hint
+    assert "hansa policy FILE aggregator" in caught.value.hint
     assert not round_.store.written

@@ -59,6 +59,8 @@ def test_an_unknown_world_is_answered_with_the_known_ones():
         WorldError, match="'mars', expected one of agentgym, babyai, gymnasium, maze"
     ):
         make("mars")
+    with pytest.raises(WorldError, match=r"'mazee', expected one of .*; did you mean maze\?"):
+        make("mazee")
 
 
 def test_a_package_offers_a_world_by_entry_point(monkeypatch):

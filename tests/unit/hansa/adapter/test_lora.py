@@ -326,6 +326,7 @@ def test_the_config_is_sorted_and_names_the_source_as_the_spec_does():
     "source, name, revision",
     [
         pytest.param("path:/models/x", "/models/x", None, id="a folder"),
+        pytest.param("path:models/x", "./models/x", None, id="a folder, not org/name of the hub"),
         pytest.param("hf:org/name@v1.2", "org/name", "v1.2", id="the hub, at a revision"),
         pytest.param("hf:org/name", "org/name", None, id="the hub, newest"),
         pytest.param("builtin:tiny", "builtin:tiny", None, id="ours, at another path everywhere"),

@@ -1,6 +1,7 @@
 """Every command's help is plain English, without a library's own notation."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hansa.core.errors import InputError
 from hansa.core.text import count
 from hansa.manifests.load import build
 from tests.support.builders import make_federation
+from tests.support.commands import call
 
 COMMANDS = ["", *program.COMMANDS]
 NOTATION = re.compile(
@@ -53,7 +55,7 @@ def test_help_has_no_notation_and_no_dialect(helps: dict[str, str], name: str) -
         ("pull", "-e, --environment TEXT Copy the adapter that this environment serves itself"),
         ("policy", "an IAM policy in JSON"),
         ("policy", "An environment's name, or aggregator"),
-        ("status", "Usage: hansa status [OPTIONS] [NAME] "),
+        ("status", "Usage: hansa status [OPTIONS] [RUN] "),
         ("worlds", "Usage: hansa worlds [OPTIONS] [WORLD]... "),
         ("run", "Usage: hansa run [OPTIONS] FILE "),
         ("aggregate", "Usage: hansa aggregate [OPTIONS] ADAPTER... "),
@@ -72,6 +74,16 @@ def test_commands_and_options_end_their_sentences(helps: dict[str, str]) -> None
         assert len(listing.summary) <= 62, name  # one line of a terminal of 80 columns
 
 
+def test_the_commands_stand_in_sections(helps: dict[str, str]) -> None:
+    titles = re.findall(r"^([A-Z].*):$", helps[""], re.MULTILINE)
+    assert titles == [
+        *("Options", "Start", "Look", "Worlds", "Serve and share", "On a cluster"),
+        *("Between parties", "Tools"),
+    ]
+    for name, listing in program.COMMANDS.items():
+        assert re.search(rf"^  {name} +{re.escape(listing.summary)}$", helps[""], re.MULTILINE)
+
+
 @pytest.mark.parametrize(
     "worlds, rounds, words",
     [
@@ -81,6 +93,11 @@ def test_commands_and_options_end_their_sentences(helps: dict[str, str]) -> None
 )
 def test_one_is_singular(worlds: tuple[str, ...], rounds: int, words: str) -> None:
     assert summarize(make_federation(*worlds, rounds=rounds)).startswith(words)
+
+
+def test_a_valid_manifest_is_summed_up_by_its_environments() -> None:
+    federation = make_federation(environments=[{"name": n, "world": "maze"} for n in ("a", "b")])
+    assert "has 2 environments (a, b) and" in summarize(federation)
 
 
 def manifest(**spec: Any) -> dict[str, Any]:
@@ -111,3 +128,27 @@ def test_a_list_with_too_many_entries_says_how_many_fit() -> None:
 )
 def test_things_are_counted_with_the_right_plural(number: int, noun: str, words: str) -> None:
     assert count(number, noun) == words
+
+
+MANIFESTS = (
+    *(("validate",), ("run",), ("compare",), ("apply",), ("join", "--key", "k"), ("privacy",)),
+    *(("policy", "maze"), ("invite", "maze", "--key", "k"), ("mail", "maze"), ("model",)),
+)
+"""Commands that read a manifest, with what else they need."""
+
+
+@pytest.mark.parametrize("form", ["first", "-f", "--filename", "--filename="])
+@pytest.mark.parametrize("command", MANIFESTS, ids=lambda command: command[0])
+def test_a_manifest_is_the_first_argument_or_stands_anywhere_after_f(
+    command: tuple[str, ...], form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = str(tmp_path / "none.yaml")
+    given = {"first": (), "--filename=": (f"--filename={file}",)}.get(form, (form, file))
+    first = (file,) if form == "first" else ()
+    code, _, err = call(capsys, command[0], *first, *command[1:], *given)
+    assert (code, err) == (2, f"error: {file}: got no such file, expected a manifest in YAML\n")
+
+
+def test_a_command_that_follows_keeps_its_own_f(helps: dict[str, str]) -> None:
+    assert "-f, --follow" in helps["logs"] and "--filename" not in helps["logs"]
+    assert "-f, --filename FILE The same" in " ".join(helps["run"].split())

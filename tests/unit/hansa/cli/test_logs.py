@@ -1,4 +1,4 @@
-"""`hansa logs --out` reads the folder of a run and that of a silo."""
+"""`hansa logs FOLDER` reads the folder of a run and that of a silo."""
 
 import json
 from pathlib import Path
@@ -29,7 +29,7 @@ def silo(tmp_path: Path) -> Path:
 
 
 def shown(capsys: pytest.CaptureFixture[str], out: Path, **chosen: Any) -> list[str]:
-    logs(out=out, **chosen)
+    logs(run=str(out), **chosen)
     return [line.partition(" | ")[0] for line in capsys.readouterr().out.splitlines()]
 
 
@@ -46,4 +46,10 @@ def test_a_silos_jobs_come_by_round_and_its_couriers_last(
 
 def test_what_no_job_has_is_refused_in_a_sentence(silo: Path) -> None:
     with pytest.raises(InputError, match="no Job of this run fits"):
-        logs(out=silo, environment="maze")
+        logs(run=str(silo), round_=9)
+
+
+def test_an_environment_that_there_is_not_is_refused_with_the_names(silo: Path) -> None:
+    names = "got 'mazee', expected one of clinic, aggregator, courier$"
+    with pytest.raises(InputError, match=f"^--environment: {names}"):
+        logs(run=str(silo), environment="mazee")

@@ -262,7 +262,7 @@ def test_validate_warns_where_parties_could_outvote_each_other(
         return
     assert said == [
         f"note: {missing} absent: the first round's majority decides which base model and shapes "
-        "count, and of two parties either can stop the other; `hansa model -f FILE` prints them"
+        "count, and of two parties either can stop the other; `hansa model FILE` prints them"
     ]
 
 

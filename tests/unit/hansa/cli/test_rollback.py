@@ -10,6 +10,7 @@ from hansa.api import bucket_documents, bucket_keys
 from hansa.api.bucket_documents import FileEntry
 from hansa.api.constants import ANNOTATION_ROLLBACK
 from hansa.api.status import Federation
+from hansa.cli.run import RunArguments
 from hansa.kubernetes.state import has_failed, has_succeeded
 from hansa.local.rundir import RunDir
 from tests.support.builders import with_status
@@ -73,9 +74,11 @@ def carried(monkeypatch: pytest.MonkeyPatch) -> list[Federation]:
     """What would be run on this machine."""
     runs: list[Federation] = []
 
-    def carry_out(federation: Federation, folder: RunDir, options: object, *, goes_on: str) -> int:
+    def carry_out(
+        federation: Federation, folder: RunDir, given: RunArguments, *, goes_on: str
+    ) -> int:
         runs.append(federation)
-        assert goes_on == f"`hansa retry --out {folder.path}` resumes it"
+        assert goes_on == f"`{given.format_retry(folder)}` resumes it"
         return 0
 
     monkeypatch.setattr("hansa.cli.run.carry_out", carry_out)
@@ -134,7 +137,7 @@ def test_a_run_goes_back_and_says_what_no_longer_counts(
     said: str,
 ) -> None:
     folder.save(after(*successes, rounds=rounds))
-    assert hansa("rollback", "--out", folder.path, "--to", to) == 0
+    assert hansa("rollback", folder.path, "--to", to) == 0
     assert len(carried) == runs
     for asked in carried if said else ():
         assert asked.metadata.annotations[ANNOTATION_ROLLBACK].startswith(f"{to}@20")
@@ -146,9 +149,9 @@ def test_a_run_at_work_is_not_pulled_from_under_its_runner(
 ) -> None:
     folder.save(after(3, 6))
     with folder.lock():
-        assert hansa("rollback", "--out", folder.path, "--to", "1") == 2
+        assert hansa("rollback", folder.path, "--to", "1") == 2
     error = capsys.readouterr().err
-    assert f"--out: got {folder.path}, where another `hansa run` is at work" in error
+    assert f"{folder.path}: another `hansa run` is at work in this folder" in error
     assert "hint: stop it with Ctrl-C" in error
     assert not carried
 
@@ -163,8 +166,8 @@ def test_a_round_without_an_adapter_is_refused_with_those_that_fit(
 ) -> None:
     folder.save(after(3, 6))
     there = cluster(monkeypatch, after(3, 6))
-    where = ("--out", folder.path) if place == "run" else ("fed",)
-    assert hansa("rollback", *where, "--to", "9") == 2
+    where = folder.path if place == "run" else "fed"
+    assert hansa("rollback", where, "--to", "9") == 2
     sentence = "--to: got '9', expected a round whose adapter counts (0, 1, 2; 0 is the base)"
     assert sentence in capsys.readouterr().err
     assert not carried and not there.changes
@@ -235,7 +238,7 @@ def test_a_run_does_not_go_back_to_an_adapter_that_its_store_has_lost(
     before = folder.load()
     key = bucket_keys.global_folder(PREFIX, 1) + GONE[what]
     del store.objects[key]
-    assert hansa("rollback", "--out", folder.path, "--to", "1") == 2
+    assert hansa("rollback", folder.path, "--to", "1") == 2
     assert capsys.readouterr().err.splitlines()[0] == (
         f"error: --to: got 1, whose adapter the store no longer has ({key} is gone), "
         "expected a round that it still has"
@@ -283,7 +286,7 @@ def test_another_adapter_in_its_place_is_as_good_as_none(
     ]
     status = federation.status.model_copy(update={"history": history})
     folder.save(with_status(federation, status))
-    assert hansa("rollback", "--out", folder.path, "--to", "1") == 2
+    assert hansa("rollback", folder.path, "--to", "1") == 2
     assert "is not the one that round 1 made" in capsys.readouterr().err
     assert not carried
 
@@ -293,7 +296,7 @@ def test_the_base_is_in_no_store_and_can_always_be_gone_back_to(
 ) -> None:
     folder.save(after(3, 6, 1))
     store.objects.clear()
-    assert hansa("rollback", "--out", folder.path, "--to", "0") == 0
+    assert hansa("rollback", folder.path, "--to", "0") == 0
     assert carried
 
 
@@ -312,7 +315,7 @@ def test_options_of_the_other_place_are_refused(
     option: str, folder: RunDir, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder.save(after(3, 6))
-    where = ("fed",) if option == "--parallel" else ("--out", folder.path)
+    where = "fed" if option == "--parallel" else folder.path
     value = "2" if option == "--parallel" else "http://127.0.0.1:9"
-    assert hansa("rollback", *where, "--to", "1", option, value) == 2
+    assert hansa("rollback", where, "--to", "1", option, value) == 2
     assert f"{option}: got it with" in capsys.readouterr().err

@@ -1,15 +1,28 @@
 """Command lines for a cluster: one place at a time, durations as kubectl writes them."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from hansa.api.spec import S3
+from hansa.api.status import Federation, FederationStatus
 from hansa.cli import main as program
-from hansa.cli.target import parse_timeout
+from hansa.cli.target import find_run, parse_timeout
 from hansa.core.errors import InputError
+from hansa.local.loop import RunOptions
+from hansa.local.rundir import RunDir
 from hansa.publish.bucket import suggest_forward
+from tests.support.builders import make_federation, with_status
 from tests.support.commands import call
+
+LOOKING = (
+    *("status", "watch", "logs", "report", "pull", "audit", "trajectories", "retry", "serve"),
+    "chat",
+)
+"""Commands of a run or a federation that need nothing else."""
+PAUSING = ("suspend", "resume", "wait", "delete")
+"""Commands of a federation on the cluster."""
 
 
 @pytest.fixture(autouse=True)
@@ -17,34 +30,31 @@ def no_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)  # a folder with runs is listed
 
 
 @pytest.mark.parametrize(
     "words, sentence",
     [
-        (("status", "fed", "--out", "runs/x"), "got NAME (fed) and --out (runs/x)"),
-        (("logs", "fed", "--out", "runs/x"), "got NAME (fed) and --out (runs/x)"),
-        (("pull", "fed", "--out", "runs/x"), "got NAME (fed) and --out (runs/x)"),
-        (("watch", "fed", "--out", "runs/x"), "got NAME (fed) and --out (runs/x)"),
-        (("retry", "fed", "--out", "runs/x"), "got NAME (fed) and --out (runs/x)"),
-        (("logs",), "got neither NAME nor --out"),
-        (("retry", "fed", "--parallel", "2"), "--parallel: got it without --out"),
-        (("watch",), "got neither NAME nor --out"),
-        (("retry",), "got neither NAME nor --out"),
-        (("pull",), "got neither NAME nor --out"),
-        (("rollback", "--to", "1"), "got neither NAME nor --out"),
-        (("rollback", "fed", "--out", "x", "--to", "1"), "got NAME (fed) and --out (x)"),
-        (("rollback", "fed", "--to", "1", "--parallel", "2"), "--parallel: got it without --out"),
+        (("status", "fed", "--member", "x"), "got fed and --member x, expected one of them"),
+        (("logs", "fed", "--member", "x"), "got fed and --member x, expected one of them"),
+        (("logs",), "got neither a name nor --member"),
+        (("retry", "fed", "--parallel", "2"), "--parallel: got it with the federation fed"),
+        *(((command,), "missing argument 'RUN'") for command in ("watch", "retry", "pull")),
+        *(((command, "no/run"), "RUN: got no/run, which holds no run") for command in LOOKING),
+        *(((command, "a/run"), "NAME: got a/run, a run on this machine") for command in PAUSING),
+        (("rollback", "--to", "1"), "missing argument 'RUN'"),
+        (("rollback", "fed", "--to", "1", "--parallel", "2"), "--parallel: got it with the fed"),
         (("rollback", "fed"), "missing option '--to'"),
         (("rollback", "fed", "--to", "-1"), "--to"),
         (("pull", "fed"), "--to: got nothing, expected a folder"),
-        (("pull", "--out", "x", "--endpoint", "http://y"), "--endpoint: got it with --out"),
-        (("status", "fed", "-A"), "got NAME (fed) and --all-namespaces"),
-        (("status", "--all"), "--all: got it without --out"),
+        (("pull", "./x", "--endpoint", "http://y"), "--endpoint: got it with the folder ./x"),
+        (("status", "fed", "-A"), "got fed and --all-namespaces"),
+        (("status", "--all"), "--all: it is for a run's folder"),
         (("wait", "fed", "--for", "rain"), "--for: got 'rain', expected succeeded, round=N"),
         (("wait", "fed", "--for", "round=0"), "--for: got 'round=0'"),
         (("wait", "fed", "--timeout", "soon"), "--timeout: got 'soon', expected a duration"),
-        (("apply",), "missing option '-f'"),
+        (("apply",), "missing argument 'FILE'"),
         (("status",), "kubeconfig: got none, expected --kubeconfig, $KUBECONFIG"),
         (
             ("watch", "fed", "--kubeconfig", "/no/such"),
@@ -95,3 +105,95 @@ def test_the_plugin_of_kubectl_names_itself(
     with pytest.raises(SystemExit):
         program.kubectl_main()
     assert "Usage: kubectl hansa" in capsys.readouterr().out
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a run in `fed`, another one in `runs/mine`, and files in `notes`."""
+    for name in ("fed", "runs/mine"):
+        (tmp_path / name).mkdir(parents=True)
+        RunDir(tmp_path / name).save(make_federation("maze"))
+    (tmp_path / "notes").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("run", ["fed", "./fed", "fed/", "runs/mine", "nowhere/run"])
+def test_a_run_is_named_by_its_folder(here: Path, run: str) -> None:
+    folder = find_run(run)
+    assert folder is not None and folder.path == Path(run)
+
+
+@pytest.mark.parametrize("run, cluster", [("two-worlds", ""), ("notes", ""), ("fed", "staging")])
+def test_any_other_name_is_that_of_a_federation(here: Path, run: str, cluster: str) -> None:
+    """So is one of a folder with a run in it, where a context says that a cluster is meant."""
+    assert find_run(run, None, cluster or None) is None
+
+
+@pytest.mark.parametrize("run", ["fed", "runs/mine"])
+def test_status_takes_a_run_as_its_first_argument(
+    here: Path, run: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = call(capsys, "status", run)
+    assert (code, err) == (0, "")
+    assert out.startswith("fed: Pending, 0 of ")
+
+
+def in_phase(phase: str) -> Federation:
+    """A federation in its first round."""
+    return with_status(make_federation("maze"), FederationStatus(phase=phase, round=1))
+
+
+def test_status_without_a_cluster_lists_the_runs_that_are_here(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    RunDir(here / "runs/mine").save(in_phase("Running"))
+    code, out, err = call(capsys, "status")
+    assert (code, err) == (0, "")
+    rows = [line.split() for line in out.splitlines()]
+    assert [row[:3] for row in rows] == [
+        ["NAME", "PHASE", "ROUND"],
+        ["fed", "Pending", "0/2"],
+        ["runs/mine", "Stopped", "1/2"],
+    ]
+    code, out, _ = call(capsys, "status", "-o", "json")
+    assert [item["metadata"]["name"] for item in json.loads(out)["items"]] == ["fed", "fed"]
+
+
+@pytest.mark.parametrize("words", [("--context", "x"), ("-n", "y"), ("-A",)])
+def test_status_lists_no_run_where_a_cluster_is_asked_for(
+    here: Path, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = call(capsys, "status", *words)
+    assert (code, out) == (2, "") and "kubeconfig: got none" in err
+
+
+def test_a_retry_takes_the_keys_of_a_run_and_the_hint_gives_them_back(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[RunOptions] = []
+
+    def run_loop(_: object, __: object, options: RunOptions, *rest: object) -> Federation:
+        asked.append(options)
+        return in_phase("Failed")
+
+    monkeypatch.setattr("hansa.local.loop.run", run_loop)
+    keys = ("--signing-key", "s.key", "--sealing-key", "o.key", "--masking-keys", "my keys")
+    code, _, err = call(capsys, "retry", "runs/mine", "--parallel", 2, *keys)
+    assert code == 1
+    assert (asked[0].signing_key, asked[0].sealing_key) == (Path("s.key"), Path("o.key"))
+    assert (asked[0].masking_keys, asked[0].parallel) == (Path("my keys"), 2)
+    assert (
+        "`hansa retry runs/mine --parallel 2 --signing-key s.key --sealing-key o.key "
+        "--masking-keys 'my keys'`"
+    ) in err
+
+
+@pytest.mark.parametrize("command", [("retry",), ("rollback", "--to", "0")])
+@pytest.mark.parametrize("option", ["--signing-key", "--sealing-key", "--masking-keys"])
+def test_a_federation_keeps_its_keys_on_the_cluster(
+    command: tuple[str, ...], option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = call(capsys, command[0], "far", *command[1:], option, "x")
+    assert code == 2
+    assert f"{option}: got it with the federation far; it is for a run's folder" in err

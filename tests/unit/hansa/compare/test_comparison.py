@@ -154,6 +154,20 @@ def test_another_strategy_begins_without_the_options_of_the_one_before_it() -> N
     assert merge_documents(document, {"strategy": "flora"}) == document
 
 
+@pytest.mark.parametrize("common", [None, {"aggregation": {"options": {"trim": 0.3}}}])
+def test_options_of_the_manifests_strategy_are_those_of_the_methods_that_use_it(
+    read: Read, monkeypatch: pytest.MonkeyPatch, common: dict[str, Any] | None
+) -> None:
+    own = {"strategy": "trimmed-mean", "options": {"trim": 0.2}}
+    monkeypatch.setitem(FEDERATION["spec"], "aggregation", own)
+    mine = {"name": "mine", "spec": {"aggregation": {"strategy": "trimmed-mean"}}}
+    wider = {"name": "wider", "spec": {"aggregation": {**own, "options": {"trim": 0.4}}}}
+    runs = read(methods=["fed-se", "fedit", mine, wider], spec=common).runs
+    chosen = [run.federation.spec.aggregation.options for run in runs]
+    inherited = 0.3 if common else 0.2
+    assert chosen == [None, {"weightBy": "examples"}, {"trim": inherited}, {"trim": 0.4}]
+
+
 @pytest.mark.parametrize("row", BAD, ids=lambda row: row["case"])
 def test_bad_input_is_one_sentence_that_names_the_field(read: Read, row: dict[str, Any]) -> None:
     with pytest.raises(InputError) as refused:

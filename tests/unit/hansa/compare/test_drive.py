@@ -12,6 +12,6 @@ def test_a_problem_is_a_sentence_and_no_whole_log_line(tmp_path: Path) -> None:
     log.write_text("12:00:00 error stopped - no disk\n")
     assert _Worker.problem(worker) == "no disk"  # type: ignore[arg-type]
     log.write_text("x" * 20_000)
-    assert _Worker.problem(worker) == "x" * 300  # type: ignore[arg-type]
+    assert _Worker.problem(worker) == "x" * 1_000  # type: ignore[arg-type]
     log.write_text("")
     assert _Worker.problem(worker) == "ended with 1"  # type: ignore[arg-type]

@@ -269,6 +269,25 @@ def test_explain_says_all_there_is_about_one_field(
 
 
 @pytest.mark.parametrize(
+    "path, field",
+    [
+        pytest.param("rounds", "spec.rounds", id="of the spec"),
+        pytest.param("aggregation.strategy", "spec.aggregation.strategy", id="below the spec"),
+        pytest.param("credentialsSecret.name", "", id="of several"),
+    ],
+)
+def test_what_stands_before_a_field_may_be_left_out_where_one_is_meant(
+    path: str, field: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if not field:
+        with pytest.raises(InputError, match=r"for example .* or "):
+            explain(path)
+        return
+    explain(path)
+    assert f"FIELD:      {field} <" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
     "path", ["spec.environments.name", "spec.environments[].name", "spec.environments[2].name"]
 )
 def test_a_field_of_a_list_is_found_with_and_without_an_index(

@@ -62,9 +62,9 @@ def test_letters_that_it_does_not_know_are_told_and_gone_behind() -> None:
 def test_whoever_missed_an_order_works_for_none_and_says_that_it_is_there() -> None:
     clinic = working()
     clinic.set(clinic.job, "running").turn()
-    newest = {"order": {"serial": 2, "digest": digest(2)}, "kind": "rest"}
+    newest = {"order": {"serial": 2, "digest": digest(2)}, "kind": "rest", "why": "missed"}
     head = Cursor(serial=2, digest=digest(2))
-    clinic.report(received=head, newest=newest, missed=True)
+    clinic.report(received=head, newest=newest)
     assert clinic.job is None
     assert clinic.owed() == ["hello"]
     clinic.post()

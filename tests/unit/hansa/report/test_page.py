@@ -394,6 +394,15 @@ def test_secrets_in_the_spec_are_hidden_but_names_of_secrets_are_not() -> None:
         assert plain in shown
 
 
+def test_the_page_says_how_to_serve_the_run_and_how_to_leave_episodes_out() -> None:
+    given = report_sample.federation(2, 2)
+    store = report_sample.fill(MemoryStore(), given)
+    here = render(collect(given, store, adapter="runs/my fed/adapter"))
+    assert "<code>hansa serve &#x27;runs/my fed&#x27;</code>" in section_of(here, "adapter")
+    assert "<code>hansa report --no-episodes</code>" in section_of(here, "episodes")
+    assert f"<code>hansa serve {given.metadata.name}</code>" in page_of(given)
+
+
 @pytest.mark.parametrize(
     ("source", "line"),
     [

@@ -12,7 +12,7 @@ from hansa.core.stats import rate_interval
 from hansa_worlds import DEMO_OPTIONS
 from tests.support.commands import hansa
 
-MAZE = ["evaluate", "--world", "maze", "--options", json.dumps(DEMO_OPTIONS["maze"])]
+MAZE = ["evaluate", "maze", "--options", json.dumps(DEMO_OPTIONS["maze"])]
 
 
 def test_success_comes_with_its_interval_sampled_and_greedy(
@@ -47,7 +47,7 @@ def test_an_adapter_is_loaded_by_peft(
     config = lora.render_config(Adapter(), "builtin:tiny", lora.target_names(start))
     (tmp_path / "adapter_config.json").write_bytes(config)
     options = ["--option", "map=generated", "--option", "size=6", "--option", "max_turns=12"]
-    command = ["evaluate", "--world", "maze", *options, "--tasks", "5"]
+    command = ["evaluate", "maze", *options, "--tasks", "5"]
     assert hansa(*command, "--adapter", str(tmp_path)) == 0
     with_start = capsys.readouterr().out
     assert hansa(*command) == 0
@@ -58,14 +58,12 @@ def test_an_adapter_is_loaded_by_peft(
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        pytest.param(["--world", "chess"], "world: got 'chess'", id="world"),
-        pytest.param(["--world", "maze", "--option", "size"], "--option: got 'size'", id="pair"),
-        pytest.param(["--world", "maze", "--options", "["], "--options: got '['", id="json"),
-        pytest.param(["--world", "maze", "--option", "size=99"], "options.size: got 99", id="size"),
-        pytest.param(
-            ["--world", "maze", "--adapter", "nowhere"], "--adapter: got nowhere", id="dir"
-        ),
-        pytest.param(["--world", "maze", "--model", "builtin:huge"], "--model: got", id="model"),
+        pytest.param(["chess"], "world: got 'chess'", id="world"),
+        pytest.param(["maze", "--option", "size"], "--option: got 'size'", id="pair"),
+        pytest.param(["maze", "--options", "["], "--options: got '['", id="json"),
+        pytest.param(["maze", "--option", "size=99"], "options.size: got 99", id="size"),
+        pytest.param(["maze", "--adapter", "nowhere"], "--adapter: got nowhere", id="dir"),
+        pytest.param(["maze", "--model", "builtin:huge"], "--model: got", id="model"),
     ],
 )
 def test_a_wrong_option_is_named(

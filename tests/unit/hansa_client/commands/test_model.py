@@ -70,7 +70,7 @@ def test_what_it_prints_is_pasted_into_the_spec_and_leaves_nothing_to_warn_of(
 ) -> None:
     file = write(tmp_path, adapter={"rank": 4})
     hansa("validate", file)
-    assert "`hansa model -f FILE` prints them" in capsys.readouterr().err
+    assert "`hansa model FILE` prints them" in capsys.readouterr().err
     assert hansa("model", "-f", file, "-o", form) == 0
     pasted = write(tmp_path, **yaml.safe_load(capsys.readouterr().out))
     assert hansa("validate", pasted) == 0
@@ -106,4 +106,4 @@ def test_what_no_client_could_load_is_refused_in_its_sentence(
 
 def test_the_page_shows_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert hansa("model", "-f", write(tmp_path)) == 0
-    assert f"$ hansa model -f federation.yaml\n{capsys.readouterr().out}" in PAGE.read_text()
+    assert f"$ hansa model federation.yaml\n{capsys.readouterr().out}" in PAGE.read_text()

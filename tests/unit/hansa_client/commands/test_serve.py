@@ -1,17 +1,23 @@
 """What `hansa serve` and `hansa chat` refuse before anything is loaded, in one sentence."""
 
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from hansa.core.errors import InputError
+from hansa_client.commands import serve
+from hansa_client.serving import life
+from hansa_client.serving.sources import AdapterSource
 from tests.support.commands import hansa
 
 
 @pytest.mark.parametrize(
     "words, sentence",
     [
-        pytest.param(["serve", "no/where"], "WHERE: got no/where, expected the folder of a run"),
+        pytest.param(["serve", "no/where"], "RUN: got no/where, which holds no run"),
         pytest.param(["serve", "--adapter", "x"], "--adapter: got 'x', expected NAME=FOLDER"),
         pytest.param(["serve", "--adapter", "a=/none"], "/none: got no adapter_config.json"),
         pytest.param(["serve", "--api-key-file", "/none"], "--api-key-file: got /none: No such"),
@@ -37,8 +43,23 @@ def test_a_port_that_is_taken_is_named(capsys: pytest.CaptureFixture[str]) -> No
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        assert hansa("serve", "--port", port) == 2
+        # The model is refused as well, but only by who loads it.
+        assert hansa("serve", "--port", port, "--model", "path:/none") == 2
     assert f"got 127.0.0.1:{port} (Address already in use)" in capsys.readouterr().err
+
+
+def test_a_chat_with_the_demos_model_says_what_it_knows(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @contextmanager
+    def run_server(*_: object) -> Iterator[None]:
+        raise InputError("enough")
+        yield
+
+    monkeypatch.setattr(life, "run_server", run_server)
+    monkeypatch.setattr(serve, "find", lambda *_: AdapterSource(model="builtin:tiny", entries=[]))
+    assert hansa("chat", "runs/demo") == 2
+    assert "builtin:tiny knows the worlds of the demo, and nothing else" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("key", ["", " \n", "two words", "schl\u00fcssel", "bell\x07"])

@@ -162,13 +162,13 @@ def test_episodes_are_exported_for_others(
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["./nowhere"], "RUN: got ./nowhere, which holds no run"),
+        (["./nowhere"], "RUN: got nowhere, which holds no run"),
         (["."], "RUN: got ., which holds no run"),
         (
             ["RUN", "--environment", "chess"],
             "--environment: got 'chess', expected one of maze, wordle",
         ),
-        (["RUN", "--endpoint", "http://x"], "--endpoint: got it with a folder"),
+        (["RUN", "--endpoint", "http://x"], "--endpoint: got it with the folder"),
         (["RUN", "--show", "0"], "invalid value for '--show'"),
     ],
 )

@@ -1,11 +1,13 @@
 """`hansa worlds`: the list of worlds, and scores of players without a model."""
 
 import json
+from importlib.metadata import EntryPoint
 from typing import Any
 
 import pytest
 
-from hansa.api.worlds import BUILTIN
+from hansa.api.worlds import BUILTIN, WORLDS
+from hansa.core import entry_points
 from hansa.core.entry_points import Registry
 from hansa_worlds import listing, registry
 from hansa_worlds.base import World
@@ -68,6 +70,24 @@ def test_a_world_that_cannot_be_made_does_not_hide_the_others(
     assert scored["world"] == "maze"
     assert hansa("worlds") == 0
     assert "no server" in capsys.readouterr().out
+
+
+def test_worlds_of_packages_have_a_table_of_their_own_with_what_is_missing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rooms = EntryPoint("rooms", "hansa_worlds.maze.world:Maze", WORLDS.group)
+    lost = EntryPoint("lost", "no_such_package:World", WORLDS.group)
+    monkeypatch.setattr(entry_points, "entry_points", lambda group: [rooms, lost])
+    table = Registry(group=WORLDS.group, builtin={"maze": BUILTIN["maze"]})
+    for module in (registry, listing):
+        monkeypatch.setattr(module, "WORLDS", table)
+    assert hansa("worlds") == 0
+    builtin, packaged = capsys.readouterr().out.split("\n\n")
+    assert "PACKAGE" not in builtin and "\nmaze " in builtin and "rooms" not in builtin
+    title, *rows = packaged.splitlines()
+    assert title.split()[-3:] == ["PACKAGE", "ABOUT", "MISSING"]
+    assert [row.split()[0] for row in rows] == ["lost", "rooms"]
+    assert rows[0].rstrip().endswith("(ModuleNotFoundError: No module named 'no_such_package')")
 
 
 def test_scores_come_with_intervals(capsys: pytest.CaptureFixture[str]) -> None:

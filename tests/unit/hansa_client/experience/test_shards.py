@@ -1,10 +1,14 @@
 """Experience: shards read back as written, and learners get what the rules say."""
 
+import json
+from pathlib import Path
+
 import pytest
 import zstandard
 
 from hansa.api.spec import Experience
 from hansa.core.errors import AnotherRun, Corrupt
+from hansa.runtime.warm_parent import read_last_sentence
 from hansa_client import learners
 from hansa_client.experience.shards import Shard, ShardHeader, Shards
 from hansa_client.trajectory import Episode, Turn
@@ -114,6 +118,26 @@ def test_another_runs_shard_of_this_round_is_refused(
     Shards(store, assign()).write(1, [])
     with pytest.raises(AnotherRun, match=field):
         Shards(store, assign(**change)).find(1)
+
+
+def test_a_used_private_prefix_is_named_with_its_bucket_and_field_and_the_whole_hint(
+    assign: Assign, tmp_path: Path
+) -> None:
+    private: dict[str, object] = {"experience_storage": {"bucket": "secret", "prefix": "mine"}}
+    store = MemoryStore()
+    Shards(store, assign(**private)).write(1, [])
+    now: dict[str, object] = {"options": {"extra": {"walls": 3}}}
+    with pytest.raises(AnotherRun) as refused:
+        Shards(store, assign(**private, **now)).find(1)
+    error, field = refused.value, "environments[maze].experienceStorage.s3"
+    assert error.message.startswith(f"{field}: s3://secret/mine holds another run (")
+    assert "options.extra nothing there, a mapping here" in error.message
+    log = tmp_path / "log.txt"
+    log.write_text(json.dumps({"event": "stopped", "message": error.message, "hint": error.hint}))
+    assert read_last_sentence(log) == (
+        f"{error.message} (hint: choose another {field}.prefix, or set the field back to "
+        "continue that run)"
+    )
 
 
 def test_an_earlier_shard_may_have_had_other_settings_but_no_other_run(assign: Assign) -> None:

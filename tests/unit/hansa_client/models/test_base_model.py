@@ -157,3 +157,17 @@ def test_the_hub_without_network_says_what_works_instead(
         base_model.resolve("hf:nobody/nothing@main")
     assert "hf:nobody/nothing@main could not be downloaded" in error.value.message
     assert "path:" in error.value.hint
+
+
+@pytest.mark.parametrize("source", ["models/own", "./own", "/models/own", "hf:models/own"])
+def test_a_folder_is_never_asked_of_the_hub(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask(*_: object, **__: object) -> None:
+        raise AssertionError("the hub was asked")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", ask)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models/own").mkdir(parents=True)
+    with pytest.raises(PermanentError, match=r"got .*, expected .*path:"):
+        base_model.resolve(source)

@@ -247,8 +247,8 @@ def test_tools_are_told_to_the_model_and_what_they_gave_is_read(client: openai.O
             "messages[0].role: got 'tool', expected system or user there",
         ),
         pytest.param(
-            {"messages": [*said(), *said()]},
-            "messages[1].role: got 'user', expected assistant there: they take turns",
+            {"messages": [*said(), *([{"role": "assistant", "content": "x"}] * 2)]},
+            "messages[2].role: got 'assistant', expected user there: they take turns",
         ),
         pytest.param(
             {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
