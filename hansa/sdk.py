@@ -19,7 +19,7 @@ from hansa.local.rundir import DEFAULT_ROOT, RunDir, explain_phase, find_run, su
 from hansa.manifests import world_files
 from hansa.manifests.load import build, check_on_machine, load
 from hansa.publish.bucket import read_known_fields, set_endpoint
-from hansa.publish.pull import pull_federation, pull_run
+from hansa.publish.pull import pull as pull_adapter
 from hansa.publish.tracked_run import read_document
 
 Manifest = Federation | str | Path | Mapping[str, Any]
@@ -126,12 +126,12 @@ def pull(
     if _is_folder(where):
         if endpoint:
             raise InputError("endpoint: got one, but it is for a federation on a cluster")
-        return pull_run(RunDir(Path(where)), target, number, environment, given, _ignore)[1]
+        return pull_adapter(RunDir(Path(where)), target, number, environment, given, _ignore)[1]
     if target is None:
         raise InputError("to: got nothing, expected a folder for the adapter")
     document = open_federations(namespace, context, kubeconfig).get(str(where))
     federation = set_endpoint(read_known_fields(document), endpoint)
-    pull_federation(federation, target, number, environment, given, _ignore)
+    pull_adapter(federation, target, number, environment, given, _ignore)
     return target
 
 

@@ -1,5 +1,6 @@
 """`hansa apply`: check a manifest, hand it to the cluster, and say what that changed."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +19,7 @@ SHOWN_CHANGES = 10
 
 def apply(
     file: target.Manifest,
-    namespace: target.Namespace = None,
+    cluster: target.ClusterOptions,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Let the cluster check it, and change nothing.")
     ] = False,
@@ -26,14 +27,11 @@ def apply(
         bool, typer.Option("--force-conflicts", help="Take over fields that other tools set.")
     ] = False,
     output: target.WideOutput = target.Wide.TABLE,
-    context: target.Context = None,
-    kubeconfig: target.KubeconfigFile = None,
 ) -> None:
     """Check a manifest, then create the federation on the cluster or change it."""
     document = _read_checked(file)
-    federations = target.open_federations(
-        _choose_namespace(document, namespace), context, kubeconfig
-    )
+    namespace = _choose_namespace(document, cluster.namespace)
+    federations = replace(cluster, namespace=namespace).open()
     name = str(document["metadata"]["name"])
     document["metadata"]["namespace"] = federations.namespace
     before = federations.find(name)

@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,7 +11,7 @@ from hansa.cli import target
 from hansa.cli.common import INTERRUPTED, Format, Output, print_data, say, show_error, to_yaml
 from hansa.core.errors import InputError, Unreachable
 from hansa.core.exits import Exit
-from hansa.publish.bucket import Endpoint, check_name, set_endpoint, suggest_forward
+from hansa.publish.bucket import check_name, set_endpoint, suggest_forward
 
 if TYPE_CHECKING:
     from hansa.api.status import Federation
@@ -49,6 +49,7 @@ _StopAfter = Annotated[
 
 def compare(
     file: _File,
+    access: target.StoreAccess,
     out: _Out = None,
     only: _Only = None,
     jobs: _Jobs = None,
@@ -74,12 +75,7 @@ def compare(
         bool,
         typer.Option("--collect", help="Run nothing; read the results of runs on the cluster."),
     ] = False,
-    credentials: target.Credentials = None,
-    endpoint: Endpoint = None,
     output: Output = Format.TABLE,
-    namespace: target.Namespace = None,
-    context: target.Context = None,
-    kubeconfig: target.KubeconfigFile = None,
 ) -> int:
     """Run every method with every seed, and print one table; run it again to resume.
 
@@ -96,8 +92,7 @@ def compare(
     if manifests:
         return _print_manifests(wanted, drive.list_pending(wanted, folder, methods))
     if collect:
-        items = target.open_federations(namespace, context, kubeconfig).all()
-        _collect(wanted, methods, folder, items, credentials, endpoint)
+        _collect(wanted, methods, folder, access)
     elif not report_only:
         options = drive.CompareOptions(out=folder, jobs=jobs, parallel=parallel)
         options = replace(options, stop_after=stop_after, keep=keep_runs, only_estimate=estimate)
@@ -130,27 +125,23 @@ def _print_manifests(wanted: "CheckedComparison", runs: "list[Run]") -> int:
 
 
 def _collect(
-    wanted: "CheckedComparison",
-    only: list[str],
-    folder: Path,
-    items: list[dict[str, Any]],
-    credentials: Path | None,
-    endpoint: str | None,
+    wanted: "CheckedComparison", only: list[str], folder: Path, access: target.StoreAccess
 ) -> None:
     """Write the results of all runs that are over, and say of the others how far they are."""
     from hansa.compare import cluster, drive, results
     from hansa.local.credentials import pick_reader, read_credentials
     from hansa.local.loop import own_store
 
-    variables = pick_reader(read_credentials(credentials)) if credentials else None
+    given = access.credentials
+    variables = pick_reader(read_credentials(given)) if given else None
 
     def opened(federation: "Federation") -> "ObjectStore":
-        federation = set_endpoint(federation, endpoint)
+        federation = set_endpoint(federation, access.endpoint)
         if federation.spec.storage:
             check_name(federation.spec.storage.s3)
         return own_store(federation.spec, variables)
 
-    objects = {item["metadata"]["name"]: item for item in items}
+    objects = {item["metadata"]["name"]: item for item in access.open().all()}
     with drive.lock_folder(folder):
         known = results.read_results(folder, wanted)  # one of another spec is refused
         runs = drive.list_pending(wanted, folder, only)

@@ -18,17 +18,15 @@ LOOK_SECONDS = 0.5
 
 def delete(
     name: target.Name,
+    cluster: target.ClusterOptions,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until its Jobs and Pods are gone too.")
     ] = False,
     timeout: Timeout = "0",
-    namespace: target.Namespace = None,
-    context: target.Context = None,
-    kubeconfig: target.KubeconfigFile = None,
 ) -> None:
     """Delete a federation with its Jobs and Pods; adapters and experience stay in the bucket."""
     patience = target.parse_timeout(timeout)
-    federations = target.open_either(name, None, namespace, context, kubeconfig)[0]
+    federations = cluster.open_either(name, None)[0]
     federation = federations.get(name)
     uid = str(federation["metadata"]["uid"])
     owners = {uid, *_list_uids(federations.children(name, {uid}))} if wait else set()

@@ -22,6 +22,7 @@ PATIENCE_SECONDS = 5.0
 
 def export(
     run: target.Run,
+    cluster: target.ClusterOptions,
     to: Annotated[
         str, typer.Option("--to", help="mlflow, tensorboard, wandb, or one of another package.")
     ],
@@ -44,9 +45,6 @@ def export(
         typer.Option(help="Send the final adapter and the report page, without episodes, too."),
     ] = True,
     credentials: target.Credentials = None,
-    namespace: target.Namespace = None,
-    context: target.Context = None,
-    kubeconfig: target.KubeconfigFile = None,
 ) -> None:
     """Send a run's figures and settings to an experiment tracker: MLflow, TensorBoard or W&B.
 
@@ -55,7 +53,7 @@ def export(
     from hansa.tracking.base import Destination, open_tracker
 
     tracker = open_tracker(to, Destination(url=url, experiment=experiment, out=out))
-    source = _open(run, credentials, (namespace, context, kubeconfig))
+    source = _open(run, credentials, cluster)
     if follow:
         record = _follow(source, tracker)
     else:
@@ -66,14 +64,14 @@ def export(
     say(f"{to}: {record.federation.name}: {len(record.runs)} runs, {points} figures{files}")
 
 
-def _open(run: str, credentials: Path | None, cluster: tuple[str | None, ...]) -> "RunSource":
+def _open(run: str, credentials: Path | None, cluster: target.ClusterOptions) -> "RunSource":
     """A run on this machine, or a federation on the cluster."""
     from hansa.publish.tracked_run import LocalRun, OnCluster
 
-    if folder := target.find_run(run, *cluster):
+    if folder := cluster.find_run(run):
         folder.load()  # says what is wrong with it
         return LocalRun(folder, credentials, say)
-    return OnCluster(target.open_federations(*cluster), run, say_lost)
+    return OnCluster(cluster.open(), run, say_lost)
 
 
 def _follow(source: "RunSource", tracker: "Tracker") -> "Record":

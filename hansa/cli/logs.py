@@ -26,6 +26,7 @@ _SERVERS = ("aggregator", "courier")
 
 
 def logs(
+    cluster: target.ClusterOptions,
     run: target.OptionalRun = None,
     member: target.MemberName = None,
     environment: Annotated[
@@ -36,22 +37,18 @@ def logs(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Continue printing, through retries and rounds.")
     ] = False,
-    namespace: target.Namespace = None,
-    context: target.Context = None,
-    kubeconfig: target.KubeconfigFile = None,
 ) -> None:
     """Print the logs of the Jobs of a federation, or of a run on this machine, oldest first.
 
     With --member: of a silo's part in somebody else's federation.
     """
-    cluster = (namespace, context, kubeconfig)
-    folder = target.find_run(run, *cluster) if run and not member else None
+    folder = cluster.find_run(run) if run and not member else None
     if folder:
         _show_run(folder, environment, round_, follow)
         return
     from hansa.kubernetes.pod_logs import LogSelection
 
-    things, chosen = target.open_either(run, member, *cluster)
+    things, chosen = cluster.open_either(run, member)
     choice = LogSelection(environment=environment, round=round_)
     _show_pods(things, chosen, choice, follow)
 

@@ -1,7 +1,6 @@
 """`hansa mail`: both logs of letters between the coordinator and one silo, each letter verified."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,10 +9,11 @@ import typer
 from hansa.cli.common import Format, Output, print_data, say
 from hansa.cli.target import Credentials
 from hansa.core.errors import InputError
-from hansa.publish.bucket import Endpoint, open_bucket, set_endpoint
+from hansa.publish.bucket import Endpoint, open_source, set_endpoint
 
 if TYPE_CHECKING:
     from hansa.api.status import Federation
+    from hansa.local.rundir import RunDir
     from hansa.members.mailbox import Mailbox
     from hansa.store.base import ObjectStore
 
@@ -54,7 +54,7 @@ def mail(
 
     for key in (*(orders_key or ()), *(answers_key or ())):
         parse_public_key("ed25519", key)
-    with _open_store(file, credentials, endpoint) as (federation, store):
+    with open_source(_find_source(file, endpoint), credentials) as (federation, store):
         logs = _open_logs(federation, store, environment, orders_key, answers_key)
         lines = [{"log": name, **line} for name, box in logs.items() for line in _lines(box)]
         differ = _list_contradictions(store, environment, logs) if check else []
@@ -139,26 +139,16 @@ def _list_contradictions(store: "ObjectStore", name: str, logs: "dict[str, Mailb
     return wrong
 
 
-@contextmanager
-def _open_store(
-    file: Path, credentials: Path | None, endpoint: str | None
-) -> "Iterator[tuple[Federation, ObjectStore]]":
-    """The federation with its place, and its store: that of a run's folder, or of a manifest."""
-    from hansa.local.results import add_storage, open_store
+def _find_source(file: Path, endpoint: str | None) -> "RunDir | Federation":
+    """A run's folder, or the federation of a manifest."""
     from hansa.local.rundir import RunDir
     from hansa.manifests.load import load
 
-    if file.is_dir():
-        if endpoint:
-            raise InputError(f"--endpoint: got it with the folder {file}; it is for a manifest")
-        folder = RunDir(file)
-        federation = folder.load()
-        with open_store(federation, folder, credentials) as store:
-            yield add_storage(federation, folder), store
-        return
-    federation = set_endpoint(load(file, here=False), endpoint)
-    with open_bucket(federation.spec, credentials) as store:
-        yield federation, store
+    if not file.is_dir():
+        return set_endpoint(load(file, here=False), endpoint)
+    if endpoint:
+        raise InputError(f"--endpoint: got it with the folder {file}; it is for a manifest")
+    return RunDir(file)
 
 
 def _lines(box: "Mailbox") -> Iterator[dict[str, Any]]:

@@ -16,6 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from hansa.cli.common import run_guarded
 from hansa.cli.helptext import PlainCommand
+from hansa.cli.option_groups import expand_groups
 from hansa.core.errors import InputError
 from hansa.version import __version__
 
@@ -138,7 +139,7 @@ class LazyCommand(TyperCommand):
         """Load the real command; its context carries on."""
         function = load_function(self.name or "", self.listing)
         app = typer.Typer(add_completion=False, rich_markup_mode=None)
-        app.command(name=self.name, cls=PlainCommand)(function)
+        app.command(name=self.name, cls=PlainCommand)(expand_groups(function))
         return typer.main.get_command(app).make_context(info_name, args, *rest, **extra)
 
 

@@ -9,7 +9,6 @@ import typer
 from hansa.cli import target
 from hansa.cli.common import Format, Output, print_data, say
 from hansa.core.errors import InputError
-from hansa.publish.bucket import Endpoint, read_known_fields, set_endpoint
 from hansa.publish.place import is_place, parse
 
 Where = Annotated[
@@ -24,6 +23,7 @@ Where = Annotated[
 
 def pull(
     run: Where,
+    access: target.StoreAccess,
     to: Annotated[
         Path | None, typer.Option("--to", help="Folder to write; default: in the run's folder.")
     ] = None,
@@ -38,33 +38,24 @@ def pull(
             help="Copy the adapter that this environment serves itself (spec.personalization).",
         ),
     ] = None,
-    credentials: target.Credentials = None,
-    endpoint: Endpoint = None,
     output: Output = Format.TABLE,
-    namespace: target.Namespace = None,
-    context: target.Context = None,
-    kubeconfig: target.KubeconfigFile = None,
 ) -> None:
     """Copy an adapter out of the store; PeftModel.from_pretrained loads the folder.
 
     For a federation on the cluster it uses your own AWS_* credentials, or those of --credentials.
     Every file is checked by its digest. What `hansa push` has published is pulled by its place.
     """
-    from hansa.publish.pull import pull_federation, pull_run
+    from hansa.publish import pull as publish
 
     if is_place(run):
         _pull_published(run, to, {"--round": round_ != "last", "-e": environment}, output)
         return
-    cluster = (namespace, context, kubeconfig)
-    if folder := target.find_run(run, *cluster, endpoint=endpoint):
-        number, where, files = pull_run(folder, to, round_, environment, credentials, say)
-    else:
-        if to is None:
-            raise InputError("--to: got nothing, expected a folder for the adapter")
-        document = target.open_federations(*cluster).get(run)
-        federation = set_endpoint(read_known_fields(document), endpoint)
-        number, files = pull_federation(federation, to, round_, environment, credentials, say)
-        where = to
+    source = access.find_folder(run)
+    if not source and to is None:
+        raise InputError("--to: got nothing, expected a folder for the adapter")
+    number, where, files = publish.pull(
+        source or access.find(run), to, round_, environment, access.credentials, say
+    )
     if output is not Format.TABLE:
         print_data({"round": number, "path": str(where), "files": files}, output)
         return

@@ -16,14 +16,8 @@ if TYPE_CHECKING:
 
 def retry(
     run: target.Run,
-    parallel: target.Parallel = None,
-    credentials: target.CredentialsFile = None,
-    signing_key: target.SigningKey = None,
-    sealing_key: target.SealingKey = None,
-    masking_keys: target.MaskingKeys = None,
-    namespace: target.Namespace = None,
-    context: target.Context = None,
-    kubeconfig: target.KubeconfigFile = None,
+    given: runner.RunArguments,
+    cluster: target.ClusterOptions,
 ) -> int:
     """Continue after a failed round with the next one, from the same adapter.
 
@@ -31,17 +25,9 @@ def retry(
     settings that it has; so does one that was only stopped. --parallel and the keys are those of
     `hansa run`.
     """
-    cluster = (namespace, context, kubeconfig)
-    given = runner.RunArguments(
-        parallel=parallel,
-        credentials=credentials,
-        signing_key=signing_key,
-        sealing_key=sealing_key,
-        masking_keys=masking_keys,
-    )
-    if folder := target.find_run(run, *cluster, **vars(given)):
+    if folder := cluster.find_run(run, **vars(given)):
         return _retry_run(folder, given)
-    _retry_federation(target.open_federations(*cluster), run)
+    _retry_federation(cluster.open(), run)
     return int(Exit.DONE)
 
 

@@ -37,15 +37,9 @@ Round = Annotated[
 def rollback(
     run: target.Run,
     to: Round,
-    parallel: target.Parallel = None,
-    credentials: target.CredentialsFile = None,
-    signing_key: target.SigningKey = None,
-    sealing_key: target.SealingKey = None,
-    masking_keys: target.MaskingKeys = None,
+    given: runner.RunArguments,
+    cluster: target.ClusterOptions,
     endpoint: Endpoint = None,
-    namespace: target.Namespace = None,
-    context: target.Context = None,
-    kubeconfig: target.KubeconfigFile = None,
 ) -> int:
     """Go back to the adapter of an earlier round; the rounds after it are played again.
 
@@ -54,18 +48,10 @@ def rollback(
     with the settings that it has. --parallel and the keys are those of `hansa run`; for a
     federation on the cluster, --credentials lets the store be asked first whether it has it.
     """
-    cluster = (namespace, context, kubeconfig)
-    given = runner.RunArguments(
-        parallel=parallel,
-        credentials=credentials,
-        signing_key=signing_key,
-        sealing_key=sealing_key,
-        masking_keys=masking_keys,
-    )
     here = {**vars(given), "credentials": None}  # which a federation's store takes as well
-    if folder := target.find_run(run, *cluster, endpoint=endpoint, **here):
+    if folder := cluster.find_run(run, endpoint=endpoint, **here):
         return _roll_back_run(folder, to, given)
-    _roll_back_federation(target.open_federations(*cluster), run, to, credentials, endpoint)
+    _roll_back_federation(cluster.open(), run, to, given.credentials, endpoint)
     return int(Exit.DONE)
 
 

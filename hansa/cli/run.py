@@ -2,22 +2,14 @@
 
 import errno
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hansa.cli.common import INTERRUPTED, say, show_error
-from hansa.cli.target import (
-    CredentialsFile,
-    Manifest,
-    MaskingKeys,
-    Out,
-    Parallel,
-    SealingKey,
-    SigningKey,
-)
+from hansa.cli.target import CredentialsFile, Manifest, Out, Parallel
 from hansa.core.errors import HansaError, Unreachable
 from hansa.core.exits import Exit
 from hansa.runtime.stop_signals import stop_on_signals
@@ -28,48 +20,24 @@ if TYPE_CHECKING:
     from hansa.local.rundir import RunDir
 
 
-def run(
-    file: Manifest,
-    out: Out = None,
-    parallel: Parallel = None,
-    embedded_store: Annotated[
-        bool, typer.Option(help="Ignore the stores of the spec and use one in the run's folder.")
-    ] = False,
-    credentials: CredentialsFile = None,
-    signing_key: SigningKey = None,
-    sealing_key: SealingKey = None,
-    masking_keys: MaskingKeys = None,
-) -> int:
-    """Run a federation on this machine; run it again to resume."""
-    from hansa.local.rundir import DEFAULT_ROOT, RunDir
-    from hansa.manifests.load import load
-    from hansa.manifests.world_notes import find_world_notes
-
-    federation = load(file)
-    folder = RunDir(out or DEFAULT_ROOT / federation.metadata.name)
-    for note in find_world_notes(federation.spec):
-        say(f"note: {note}")
-    given = RunArguments(
-        embedded=embedded_store,
-        parallel=parallel,
-        credentials=credentials,
-        signing_key=signing_key,
-        sealing_key=sealing_key,
-        masking_keys=masking_keys,
-    )
-    return carry_out(federation, folder, given)
-
-
 @dataclass(frozen=True, kw_only=True)
 class RunArguments:
     """What `run`, `retry` and `rollback` take beside the run, as `RunOptions` has it."""
 
     embedded: bool = False
-    parallel: int | None = None
-    credentials: Path | None = None
-    signing_key: Path | None = None
-    sealing_key: Path | None = None
-    masking_keys: Path | None = None
+    parallel: Parallel = None
+    credentials: CredentialsFile = None
+    signing_key: Annotated[
+        Path | None,
+        typer.Option(help="File of the key that signs orders, for silos that run elsewhere."),
+    ] = None
+    sealing_key: Annotated[
+        Path | None,
+        typer.Option(help="File of the key that opens updates, where they are sealed."),
+    ] = None
+    masking_keys: Annotated[
+        Path | None, typer.Option(help="Folder with the file NAME.key of each silo's masking key.")
+    ] = None
 
     def read(self) -> "RunOptions":
         """The options, with the credentials of their file."""
@@ -86,6 +54,26 @@ class RunArguments:
             if value is not None and name != "embedded":  # which the folder tells
                 words += [f"--{name.replace('_', '-')}", str(value)]
         return shlex.join(words)
+
+
+def run(
+    file: Manifest,
+    given: RunArguments,
+    out: Out = None,
+    embedded_store: Annotated[
+        bool, typer.Option(help="Ignore the stores of the spec and use one in the run's folder.")
+    ] = False,
+) -> int:
+    """Run a federation on this machine; run it again to resume."""
+    from hansa.local.rundir import DEFAULT_ROOT, RunDir
+    from hansa.manifests.load import load
+    from hansa.manifests.world_notes import find_world_notes
+
+    federation = load(file)
+    folder = RunDir(out or DEFAULT_ROOT / federation.metadata.name)
+    for note in find_world_notes(federation.spec):
+        say(f"note: {note}")
+    return carry_out(federation, folder, replace(given, embedded=embedded_store))
 
 
 def carry_out(

@@ -8,7 +8,7 @@ import typer
 from hansa.cli import target
 from hansa.cli.common import Format, console, print_data, say
 from hansa.cli.target import Wide, now
-from hansa.core.errors import InputError
+from hansa.core.errors import HansaError, InputError
 
 if TYPE_CHECKING:
     from hansa.kubernetes.federations import Federations
@@ -19,6 +19,7 @@ Data = dict[str, Any]
 
 
 def status(
+    cluster: target.ClusterOptions,
     run: target.OptionalRun = None,
     member: target.MemberName = None,
     output: target.WideOutput = Wide.TABLE,
@@ -26,12 +27,9 @@ def status(
         bool, typer.Option("--all", help="Show every round of a run on this machine.")
     ] = False,
     credentials: target.Credentials = None,
-    namespace: target.Namespace = None,
     everywhere: Annotated[
         bool, typer.Option("-A", "--all-namespaces", help="Federations of all namespaces.")
     ] = False,
-    context: target.Context = None,
-    kubeconfig: target.KubeconfigFile = None,
 ) -> None:
     """Show how far a run on this machine is, or a federation on the cluster.
 
@@ -42,8 +40,7 @@ def status(
 
     -o json and -o yaml print the whole object, as kubectl would.
     """
-    cluster = (namespace, context, kubeconfig)
-    folder = target.find_run(run, *cluster) if run and not member else None
+    folder = cluster.find_run(run) if run and not member else None
     if folder:
         _show_run(folder, output, all_, credentials)
         return
@@ -52,7 +49,7 @@ def status(
     if (run or member) and everywhere:
         raise InputError(f"got {run or member} and --all-namespaces, expected one of them")
     if run or member:
-        things, chosen = target.open_either(run, member, *cluster)
+        things, chosen = cluster.open_either(run, member)
         _show_one(things, chosen, output, is_member=bool(member))
         return
     _show_all(cluster, output, everywhere)
@@ -77,20 +74,22 @@ def _show_one(things: "Federations", name: str, output: Wide, *, is_member: bool
     show(render(screen(things.look(name), now(), wide=output is Wide.WIDE)))
 
 
-def _show_all(cluster: tuple[str | None, ...], output: Wide, everywhere: bool) -> None:
+def _show_all(cluster: target.ClusterOptions, output: Wide, everywhere: bool) -> None:
     from hansa.kubernetes.federations import FederationMembers
     from hansa.kubernetes.kubeconfig import NoCluster
     from hansa.local.rundir import list_runs
 
     try:
-        federations = target.open_federations(*cluster, everywhere=everywhere)
-    except NoCluster:
-        if any(cluster) or everywhere or not (folders := list_runs()):
+        federations = cluster.open(everywhere=everywhere)
+        items = federations.all()
+        members = FederationMembers(federations.kube, federations.namespace).some()
+    except HansaError as error:
+        if cluster.is_chosen or everywhere or not (folders := list_runs()):
             raise
+        if not isinstance(error, NoCluster):
+            say(f"note: no federation of the cluster is listed: {error.message}")
         _list(*_read_runs(folders, output), output)
         return
-    items = federations.all()
-    members = FederationMembers(federations.kube, federations.namespace).some()
     if not items and not members and output in (Wide.TABLE, Wide.WIDE):
         where = "on this cluster" if everywhere else f"in namespace {federations.namespace}"
         console(stderr=True).print(f"no federation {where}: `hansa apply FILE` makes one")

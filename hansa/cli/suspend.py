@@ -10,31 +10,27 @@ if TYPE_CHECKING:
 
 
 def suspend(
+    cluster: target.ClusterOptions,
     name: target.OptionalName = None,
     member: target.MemberName = None,
-    namespace: target.Namespace = None,
-    context: target.Context = None,
-    kubeconfig: target.KubeconfigFile = None,
 ) -> None:
     """Stop the running Jobs and open no round until `hansa resume`; nothing is lost.
 
     Of a member, the other silos continue without it.
     """
-    things, chosen = target.open_either(name, member, namespace, context, kubeconfig)
+    things, chosen = cluster.open_either(name, member)
     call = _set_suspend(things, chosen, True)
     if call:
         say(f"running Jobs are stopped; `hansa resume {call}` continues with the same attempts")
 
 
 def resume(
+    cluster: target.ClusterOptions,
     name: target.OptionalName = None,
     member: target.MemberName = None,
-    namespace: target.Namespace = None,
-    context: target.Context = None,
-    kubeconfig: target.KubeconfigFile = None,
 ) -> None:
     """Let a suspended federation, or a member of one, resume where it stopped."""
-    things, chosen = target.open_either(name, member, namespace, context, kubeconfig)
+    things, chosen = cluster.open_either(name, member)
     call = _set_suspend(things, chosen, False)
     if call:
         say(f"see it run: `hansa {'status' if member else 'watch'} {call}`")

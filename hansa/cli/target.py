@@ -1,6 +1,7 @@
 """Options of every command that speaks to a cluster, and the way from them to its federations."""
 
 import re
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -9,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hansa.core.errors import InputError
+from hansa.publish.bucket import Endpoint, read_known_fields, set_endpoint
 
 if TYPE_CHECKING:
+    from hansa.api.status import Federation
     from hansa.kubernetes.federations import Federations
     from hansa.local.rundir import RunDir
 
@@ -37,17 +40,6 @@ MemberName = Annotated[
 ]
 Manifest = Annotated[Path, typer.Argument(metavar="FILE", help="Manifest, or - for stdin.")]
 """The first argument of a command, as `file`: by this name `PlainCommand` knows its `-f`."""
-Namespace = Annotated[
-    str | None, typer.Option("-n", "--namespace", help="Namespace; default: that of the context.")
-]
-Context = Annotated[
-    str | None,
-    typer.Option("--context", help="Context in the kubeconfig; default: the current one."),
-]
-KubeconfigFile = Annotated[
-    str | None,
-    typer.Option("--kubeconfig", help="Path of the kubeconfig; default: as kubectl finds it."),
-]
 Credentials = Annotated[
     Path | None,
     typer.Option(help="Credentials file, as for `hansa run`; only for a store of your own."),
@@ -69,72 +61,93 @@ CredentialsFile = Annotated[
         "is the file of the key that its experience is sealed to.",
     ),
 ]
-SigningKey = Annotated[
-    Path | None,
-    typer.Option(help="File of the key that signs orders, for silos that run elsewhere."),
-]
-SealingKey = Annotated[
-    Path | None, typer.Option(help="File of the key that opens updates, where they are sealed.")
-]
-MaskingKeys = Annotated[
-    Path | None, typer.Option(help="Folder with the file NAME.key of each silo's masking key.")
-]
 WideOutput = Annotated[
     Wide, typer.Option("-o", "--output", help="How to print it.", case_sensitive=False)
 ]
 
 
-def find_run(
-    run: str, *cluster: str | None, endpoint: str | None = None, **here: object
-) -> "RunDir | None":
-    """The run's folder that is meant; None where it is the name of a federation.
+@dataclass(frozen=True, kw_only=True)
+class ClusterOptions:
+    """The options that choose a cluster and a namespace of it."""
 
-    An option that chooses a cluster makes a name one of a federation. `endpoint` fits a federation
-    only; `here`, by option, a run on this machine only.
-    """
-    from hansa.local import rundir
+    namespace: Annotated[
+        str | None,
+        typer.Option("-n", "--namespace", help="Namespace; default: that of the context."),
+    ] = None
+    context: Annotated[
+        str | None, typer.Option(help="Context in the kubeconfig; default: the current one.")
+    ] = None
+    kubeconfig: Annotated[
+        str | None, typer.Option(help="Path of the kubeconfig; default: as kubectl finds it.")
+    ] = None
 
-    folder = rundir.find_run(run, elsewhere=any(cluster))
-    what, other = ("folder", "a federation") if folder else ("federation", "a run's folder")
-    for option, value in ({"endpoint": endpoint} if folder else here).items():
-        if value:
-            name = f"--{option.replace('_', '-')}"
-            raise InputError(f"{name}: got it with the {what} {run}; it is for {other}")
-    return folder
+    @property
+    def is_chosen(self) -> bool:
+        """Whether an option names a cluster, or a namespace of it."""
+        return bool(self.namespace or self.context or self.kubeconfig)
 
+    def is_meant(self, name: str) -> bool:
+        """Whether a name is one of a federation, since an option chooses its cluster."""
+        return self.is_chosen and name == Path(name).name
 
-def open_federations(
-    namespace: str | None, context: str | None, kubeconfig: str | None, *, everywhere: bool = False
-) -> "Federations":
-    """The federations that the options mean."""
-    from hansa.kubernetes import federations
+    def find_run(self, run: str, *, endpoint: str | None = None, **here: object) -> "RunDir | None":
+        """The run's folder that is meant; None where it is the name of a federation.
 
-    return federations.open_federations(namespace, context, kubeconfig, everywhere=everywhere)
+        `endpoint` fits a federation only; `here`, by option, a run on this machine only.
+        """
+        from hansa.local import rundir
 
+        folder = None if self.is_meant(run) else rundir.find_run(run)
+        what, other = ("folder", "a federation") if folder else ("federation", "a run's folder")
+        for option, value in ({"endpoint": endpoint} if folder else here).items():
+            if value:
+                name = f"--{option.replace('_', '-')}"
+                raise InputError(f"{name}: got it with the {what} {run}; it is for {other}")
+        return folder
 
-def open_either(
-    name: str | None,
-    member: str | None,
-    namespace: str | None,
-    context: str | None,
-    kubeconfig: str | None,
-) -> "tuple[Federations, str]":
-    """Where the one object is that a command line names, and its name."""
-    from hansa.kubernetes.federations import FederationMembers
+    def open(self, *, everywhere: bool = False) -> "Federations":
+        """The federations that the options mean."""
+        from hansa.kubernetes.federations import open_federations
 
-    if name and member:
-        raise InputError(f"got {name} and --member {member}, expected one of them")
-    if not (chosen := name or member):
-        raise InputError("got neither a name nor --member, expected one of them")
-    if name and find_run(name, namespace, context, kubeconfig):
-        raise InputError(
-            f"NAME: got {name}, a run on this machine, expected the name of a federation",
-            hint=f"Ctrl-C stops such a run, `hansa retry {name}` resumes it",
+        return open_federations(
+            self.namespace, self.context, self.kubeconfig, everywhere=everywhere
         )
-    federations = open_federations(namespace, context, kubeconfig)
-    if member:
-        return FederationMembers(federations.kube, federations.namespace), chosen
-    return federations, chosen
+
+    def open_either(self, name: str | None, member: str | None) -> "tuple[Federations, str]":
+        """Where the one object is that a command line names, and its name."""
+        from hansa.kubernetes.federations import FederationMembers
+
+        if name and member:
+            raise InputError(f"got {name} and --member {member}, expected one of them")
+        if not (chosen := name or member):
+            raise InputError("got neither a name nor --member, expected one of them")
+        if name and self.find_run(name):
+            raise InputError(
+                f"NAME: got {name}, a run on this machine, expected the name of a federation",
+                hint=f"Ctrl-C stops such a run, `hansa retry {name}` resumes it",
+            )
+        federations = self.open()
+        if member:
+            return FederationMembers(federations.kube, federations.namespace), chosen
+        return federations, chosen
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreAccess(ClusterOptions):
+    """The options by which a command reads the store of a run or of a federation."""
+
+    credentials: Credentials = None
+    endpoint: Endpoint = None
+
+    def find_folder(self, run: str) -> "RunDir | None":
+        """The run's folder that is meant; None where it is the name of a federation."""
+        return self.find_run(run, endpoint=self.endpoint)
+
+    def find(self, run: str) -> "RunDir | Federation":
+        """The run's folder, or the federation with its store's address as it is from here."""
+        if folder := self.find_folder(run):
+            return folder
+        return set_endpoint(read_known_fields(self.open().get(run)), self.endpoint)
 
 
 def refuse_unaccepted(federation: dict[str, Any], remedy: str) -> None:

@@ -19,6 +19,7 @@ Goal = Callable[[dict[str, Any] | None], bool]
 
 def wait(
     name: target.Name,
+    cluster: target.ClusterOptions,
     for_: Annotated[
         str,
         typer.Option(
@@ -26,9 +27,6 @@ def wait(
         ),
     ] = "succeeded",
     timeout: Timeout = "0",
-    namespace: target.Namespace = None,
-    context: target.Context = None,
-    kubeconfig: target.KubeconfigFile = None,
 ) -> None:
     """Wait until a federation has succeeded, has ended a round or is deleted.
 
@@ -38,7 +36,7 @@ def wait(
     from hansa.kubernetes.watch import follow
 
     is_met, patience = _parse_goal(for_), target.parse_timeout(timeout)
-    federations, name = target.open_either(name, None, namespace, context, kubeconfig)
+    federations, name = cluster.open_either(name, None)
     last: dict[str, Any] | None = None
     try:
         for last in follow(federations, name, deadline=time.monotonic() + patience, lost=say_lost):

@@ -16,17 +16,15 @@ if TYPE_CHECKING:
 
 def watch(
     run: target.Run,
-    namespace: target.Namespace = None,
-    context: target.Context = None,
-    kubeconfig: target.KubeconfigFile = None,
+    cluster: target.ClusterOptions,
 ) -> int:
     """Show a run on this machine, or a federation on the cluster, until it ends.
 
     Exit code 0 when it has Succeeded, 1 otherwise.
     """
-    if folder := target.find_run(run, namespace, context, kubeconfig):
+    if folder := cluster.find_run(run):
         return _watch_run(folder)
-    federations = target.open_federations(namespace, context, kubeconfig)
+    federations = cluster.open()
     if sys.stdout.isatty():
         with LiveScreen(federations, run) as screen:
             last = _follow_to_the_end(federations, run, screen.show, screen.lost)

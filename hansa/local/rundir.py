@@ -93,9 +93,11 @@ class RunDir:
         try:
             return Federation.model_validate_json(self.object.read_bytes())
         except FileNotFoundError:
-            raise InputError(
-                f"RUN: got {self.path}, which holds no run", hint="start one with `hansa run`"
-            ) from None
+            what, hint = "holds no run", "start one with `hansa run`"
+            if self.exists():
+                what = "is the folder of a silo that joined another party's federation, not a run"
+                hint = f"`hansa status {self.path}` and `hansa logs {self.path}` show it"
+            raise InputError(f"RUN: got {self.path}, which {what}", hint=hint) from None
         except (OSError, ValidationError, UnicodeDecodeError) as error:
             why = str(error).splitlines()[0][:120]
             raise InputError(f"{self.object}: cannot be read ({why})") from None
@@ -193,14 +195,10 @@ def lock(folder: Path, command: str) -> Iterator[None]:
         yield
 
 
-def find_run(name: str, *, elsewhere: bool = False) -> RunDir | None:
-    """The run's folder that is meant; None where it is the name of a federation.
-
-    What can only be a path is a folder; so is a name here with a run in it, if not `elsewhere`.
-    """
+def find_run(name: str) -> RunDir | None:
+    """The folder of a run: what can only be a path, or a name here with a run in it."""
     folder = RunDir(Path(name))
-    is_path = name != folder.path.name
-    return folder if is_path or (folder.exists() and not elsewhere) else None
+    return folder if name != folder.path.name or folder.exists() else None
 
 
 def list_runs() -> list[RunDir]:

@@ -1,4 +1,4 @@
-"""The store of a federation on a cluster, as reached from this machine."""
+"""The store of a run, or of a federation on a cluster as it is reached from this machine."""
 
 import socket
 from collections.abc import Iterator, Sequence
@@ -14,6 +14,7 @@ from hansa.core.errors import InputError, Unreachable
 if TYPE_CHECKING:
     from hansa.api.spec import S3, FederationSpec
     from hansa.api.status import Federation
+    from hansa.local.rundir import RunDir
     from hansa.store.base import ObjectStore
 
 Endpoint = Annotated[
@@ -49,6 +50,23 @@ def set_endpoint(federation: "Federation", endpoint: str | None) -> "Federation"
         raise InputError(f"--endpoint: got {endpoint!r}, expected {fits}") from None
     spec = federation.spec.model_copy(update={"storage": ExchangeStorage(s3=place)})
     return federation.model_copy(update={"spec": spec})
+
+
+@contextmanager
+def open_source(
+    source: "RunDir | Federation", credentials: Path | None
+) -> "Iterator[tuple[Federation, ObjectStore]]":
+    """A run on this machine or a federation on a cluster, with its place, and its store."""
+    from hansa.api.status import Federation
+    from hansa.local.results import add_storage, open_store
+
+    if isinstance(source, Federation):
+        with open_bucket(source.spec, credentials) as store:
+            yield source, store
+        return
+    federation = source.load()
+    with open_store(federation, source, credentials) as store:
+        yield add_storage(federation, source), store
 
 
 @contextmanager

@@ -17,10 +17,10 @@ from hansa.api.status import Federation
 from hansa.core.errors import InputError
 from hansa.local.rundir import RunDir
 from hansa.publish import figures
+from hansa.publish.bucket import open_source
 from hansa.publish.place import parse_hub_name
 from hansa.report import data
 from hansa.report.run_facts import ReportData
-from hansa.store.base import ObjectStore
 
 FILES = (bucket_keys.ADAPTER, bucket_keys.CONFIG, model_card.NAME, figures.CURVE)
 """Every file that is pushed, and all that is pulled: no manifest, which has the silos' settings."""
@@ -57,36 +57,21 @@ class GlobalAdapter:
     """adapter_model.safetensors and adapter_config.json, checked by the manifest's digests."""
 
 
-def read_run(folder: RunDir, round_: str, credentials: Path | None) -> GlobalAdapter:
-    """An adapter of a run on this machine."""
-    from hansa.local.results import add_storage, choose_round, open_store
+def read(source: RunDir | Federation, round_: str, credentials: Path | None) -> GlobalAdapter:
+    """An adapter of a run on this machine, or of a federation on a cluster."""
+    from hansa.local.results import choose_round, complete_history, pull_files
 
-    federation = folder.load()
-    number = choose_round(federation, round_)
-    with open_store(federation, folder, credentials) as store:
-        return _read_adapter(add_storage(federation, folder), number, store)
-
-
-def read_federation(federation: Federation, round_: str, credentials: Path | None) -> GlobalAdapter:
-    """An adapter of a federation on a cluster, with your own credentials."""
-    from hansa.local.results import choose_round
-    from hansa.publish.bucket import open_bucket
-
-    number = choose_round(federation, round_)
-    with open_bucket(federation.spec, credentials) as store:
-        return _read_adapter(federation, number, store)
-
-
-def _read_adapter(federation: Federation, number: int, store: ObjectStore) -> GlobalAdapter:
-    from hansa.local.results import complete_history, pull_files
-
-    with tempfile.TemporaryDirectory(prefix="hansa-push-") as scratch:
+    number = choose_round(source if isinstance(source, Federation) else source.load(), round_)
+    with (
+        open_source(source, credentials) as (federation, store),
+        tempfile.TemporaryDirectory(prefix="hansa-push-") as scratch,
+    ):
         pull_files(store, federation.spec.require_s3().prefix, number, Path(scratch))
         files = {
             name: (Path(scratch) / name).read_bytes()
             for name in (bucket_keys.ADAPTER, bucket_keys.CONFIG)
         }
-    facts = data.collect(complete_history(federation, store), store, episodes=False)
+        facts = data.collect(complete_history(federation, store), store, episodes=False)
     return GlobalAdapter(data=facts, round=number, files=files)
 
 

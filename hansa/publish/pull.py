@@ -13,16 +13,14 @@ from hansa.core.files import explain_os_errors, replace_file
 from hansa.local.credentials import pick_reader, read_credentials
 from hansa.local.loop import open_experience
 from hansa.local.results import (
-    add_storage,
     choose_round,
     choose_served_round,
-    open_store,
     pull_files,
     pull_personal,
 )
 from hansa.local.rundir import RunDir
 from hansa.publish import registry
-from hansa.publish.bucket import open_bucket
+from hansa.publish.bucket import open_source
 from hansa.publish.hub import Hub
 from hansa.publish.parcel import Item
 from hansa.publish.place import HubPlace, RegistryPlace
@@ -31,41 +29,27 @@ from hansa.store.base import ObjectStore
 Note = Callable[[str], None]
 
 
-def pull_run(
-    folder: RunDir,
+def pull(
+    source: RunDir | Federation,
     to: Path | None,
     round_: str,
     environment: str | None,
     credentials: Path | None,
     note: Note,
 ) -> tuple[int, Path, dict[str, Any]]:
-    """Copy an adapter of a run on this machine: its round, the folder, and its files.
+    """Copy an adapter of a run here, or of a federation: its round, the folder, and its files.
 
     `note` is called with a sentence where a silo serves the global adapter itself.
     """
-    federation = folder.load()
-    choose_round(federation, round_)  # refused before a store is started
-    if environment and to is None:
-        raise InputError("--to: got nothing, expected a folder for the environment's adapter")
-    target = to or folder.adapter
-    with open_store(federation, folder, credentials) as store:
-        placed = add_storage(federation, folder)
-        number, files = _pull(placed, store, target, round_, environment, credentials, note)
-    return number, target, files
-
-
-def pull_federation(
-    federation: Federation,
-    to: Path,
-    round_: str,
-    environment: str | None,
-    credentials: Path | None,
-    note: Note,
-) -> tuple[int, dict[str, Any]]:
-    """Copy an adapter of a federation on a cluster: its round, and its files."""
-    choose_round(federation, round_)  # refused before a store is asked
-    with open_bucket(federation.spec, credentials) as store:
-        return _pull(federation, store, to, round_, environment, credentials, note)
+    # Refused before a store is asked.
+    choose_round(source if isinstance(source, Federation) else source.load(), round_)
+    if to is None:
+        if environment or isinstance(source, Federation):
+            raise InputError("--to: got nothing, expected a folder for the adapter")
+        to = source.adapter
+    with open_source(source, credentials) as (federation, store):
+        number, files = _pull(federation, store, to, round_, environment, credentials, note)
+    return number, to, files
 
 
 def _pull(

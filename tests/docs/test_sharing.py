@@ -284,7 +284,7 @@ def test_a_federation_is_read_from_its_store_with_the_callers_credentials(
         spec = federation.spec.model_copy(update={"storage": place})
         credentials = small.write_credentials(tmp_path, store)
         on_cluster = federation.model_copy(update={"spec": spec})
-        result = parcel.read_federation(on_cluster, "best", credentials)
+        result = parcel.read(on_cluster, "best", credentials)
     assert result.files == {name: (run / "adapter" / name).read_bytes() for name in small.FILES}
     assert [entry.number for entry in result.data.evaluated] == [0, 1, 2]
 

@@ -151,4 +151,4 @@ def test_sealed_updates_and_a_served_adapter_need_no_bucket_of_the_silos_own(pla
 
 def served(out: Path, credentials: Path, into: Path) -> list[str]:
     """Names of what `hansa serve` would serve."""
-    return [entry.name for entry in sources.read_run(RunDir(out), credentials, into).entries]
+    return [entry.name for entry in sources.read(RunDir(out), credentials, into).entries]

@@ -184,7 +184,7 @@ def test_a_federation_of_a_cluster_is_served_from_its_store(run: Path, tmp_path:
     with open_embedded(folder, use_embedded(federation)) as store:
         placed = set_endpoint(add_storage(federation, folder), store.s3.endpoint)
         credentials = small.write_credentials(tmp_path, store)
-        source = sources.read_federation(placed, credentials, tmp_path / "copied")
+        source = sources.read(placed, credentials, tmp_path / "copied")
     names = [entry.name for entry in source.entries]
     assert names[0] == "final" and {"best", "round-1", "round-2", "silo-maze"} <= set(names)
     assert source.model == "builtin:tiny"

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from hansa.cli.common import say, show_error
-from hansa.cli.target import Credentials
+from hansa.cli.target import StoreAccess
 from hansa.core.errors import HansaError, InputError
 from hansa.core.sanitize import sanitize
 from hansa_client.commands import serve
@@ -28,12 +28,8 @@ DEFAULT_URL = "http://127.0.0.1:8000"
 
 
 def chat(
-    where: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="RUN", help="Folder of a run or of a PEFT adapter, served while you talk."
-        ),
-    ] = None,
+    access: StoreAccess,
+    where: serve.Where = None,
     url: Annotated[
         str | None, typer.Option(help=f"Address of a server; default: {DEFAULT_URL}.")
     ] = None,
@@ -46,7 +42,6 @@ def chat(
     seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
     api_key_file: Annotated[Path | None, typer.Option(help="File with the server's key.")] = None,
     threads: Threads = 1,
-    credentials: Credentials = None,
 ) -> None:
     """Talk to a served adapter; each line is a message, Ctrl-D ends it."""
     if where and url:
@@ -55,7 +50,7 @@ def chat(
     if seed is not None:
         options["seed"] = seed
     key = serve.read_key(api_key_file)
-    with _open_client(where, url or DEFAULT_URL, key, threads, credentials) as client:
+    with _open_client(where, url or DEFAULT_URL, key, threads, access) as client:
         names = client.models()
         chosen = model or (names[0] if names else "")
         if chosen not in names:
@@ -67,7 +62,7 @@ def chat(
 
 @contextmanager
 def _open_client(
-    where: str | None, url: str, key: str, threads: int, credentials: Path | None
+    where: str | None, url: str, key: str, threads: int, access: StoreAccess
 ) -> Iterator[ChatClient]:
     """A client of a server; a folder is served by this process until the chat ends."""
     if where is None:
@@ -75,16 +70,10 @@ def _open_client(
         return
     from hansa_client.serving.life import ServingSettings, run_server
 
-    def refuse(name: str) -> Any:
-        raise InputError(
-            f"RUN: got {name}, expected the folder of a run or of a PEFT adapter",
-            hint="hansa serve NAME serves a federation of the cluster; then: hansa chat",
-        )
-
     own = secrets.token_urlsafe(16)
     settings = ServingSettings(port=0, api_key=own, slots=1, threads=threads, drain_seconds=0)
     with TemporaryDirectory(prefix="hansa-chat-") as scratch:
-        source = serve.find(where, [], None, credentials, Path(scratch), refuse)
+        source = serve.find(where, [], None, access, Path(scratch))
         say(f"loading {source.model}")
         if source.model == BUILTIN:
             say(TINY)

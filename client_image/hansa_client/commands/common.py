@@ -18,6 +18,7 @@ import typer
 
 from hansa.api.worlds import WORLDS
 from hansa.cli.common import say
+from hansa.cli.target import Credentials
 from hansa.core.errors import HansaError, InputError, PermanentError, describe_bug
 from hansa.local.rundir import RunDir
 from hansa.manifests import world_files
@@ -32,56 +33,41 @@ WorldName = Annotated[str, typer.Argument(metavar="WORLD", help="A world: maze, 
 WorldOrRun = Annotated[
     str, typer.Argument(metavar="WORLD|RUN", help="A world: maze, ...; or the folder of a run.")
 ]
-EnvironmentName = Annotated[
-    str | None,
-    typer.Option(
-        "-e", "--environment", help="Of a run: take its world, options, base model and adapter."
-    ),
-]
-OptionPairs = Annotated[
-    list[str] | None,
-    typer.Option("--option", help="An option of the world, as size=6; repeatable."),
-]
-OptionsText = Annotated[
-    str, typer.Option("--options", help="Options of the world as JSON, as in the manifest.")
-]
 SplitName = Annotated[Split, typer.Option("--split", help="Which of the world's tasks.")]
-ModelSource = Annotated[
-    str | None,
-    typer.Option(help="Base model, as in spec.model.source; default: the run's, or builtin:tiny."),
-]
-AdapterFolder = Annotated[
-    Path | None,
-    typer.Option(help="Folder of a PEFT adapter; default: the run's, or the base alone."),
-]
 Threads = Annotated[int, typer.Option(min=1, help="CPU threads of the model.")]
 
 BUILTIN = "builtin:tiny"
 """The model that comes with Hansa."""
 
 
-def read_options(pairs: list[str] | None, text: str = "{}") -> dict[str, Any]:
-    """The world's options: JSON first, then NAME=VALUE by NAME=VALUE over it."""
-    try:
-        options = json.loads(text)
-    except ValueError:
-        raise InputError(f"--options: got {text!r}, expected a JSON object") from None
-    if not isinstance(options, dict):
-        raise InputError(f"--options: got {text!r}, expected a JSON object")
-    for pair in pairs or []:
-        name, equals, value = pair.partition("=")
-        if not equals or not name:
-            raise InputError(f"--option: got {pair!r}, expected NAME=VALUE")
+@dataclass(frozen=True, kw_only=True)
+class WorldOptions:
+    """The options by which a command takes those of a world."""
+
+    option: Annotated[
+        list[str] | None, typer.Option(help="An option of the world, as size=6; repeatable.")
+    ] = None
+    options: Annotated[
+        str, typer.Option(help="Options of the world as JSON, as in the manifest.")
+    ] = "{}"
+
+    def read(self) -> dict[str, Any]:
+        """The world's options: JSON first, then NAME=VALUE by NAME=VALUE over it."""
         try:
-            options[name] = json.loads(value)
-        except ValueError:  # a bare word is text: map=generated
-            options[name] = value
-    return options
-
-
-def resolve_name(world: str) -> str:
-    """A world's name; a file's class, as ./hanoi.py:Hanoi, becomes a world of this process."""
-    return world_files.offer_file(world, "WORLD") if ".py:" in world else world
+            options = json.loads(self.options)
+        except ValueError:
+            options = None
+        if not isinstance(options, dict):
+            raise InputError(f"--options: got {self.options!r}, expected a JSON object")
+        for pair in self.option or []:
+            name, equals, value = pair.partition("=")
+            if not equals or not name:
+                raise InputError(f"--option: got {pair!r}, expected NAME=VALUE")
+            try:
+                options[name] = json.loads(value)
+            except ValueError:  # a bare word is text: map=generated
+                options[name] = value
+        return options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,42 +76,65 @@ class Setting:
 
     world: str
     options: dict[str, Any]
+    model: str
+    """The base model."""
     run: RunDir | None = None
     """The run whose agent plays."""
-    model: str = BUILTIN
-    """Its base model."""
 
 
-def find_setting(where: str, environment: str | None, options: dict[str, Any]) -> Setting:
-    """What a command line means; given options go over those of the run."""
-    folder = RunDir(Path(where))
-    if environment is None and not folder.object.exists():
-        return Setting(world=where, options=options)
-    spec = folder.load().spec
-    known = {each.name: each for each in spec.environments if not each.member}
-    if environment not in known:
-        came = environment or "nothing"
-        raise InputError(f"--environment: got {came}, expected {' or '.join(known)}")
-    chosen = known[environment]
-    return Setting(
-        world=chosen.world,
-        options={**chosen.options, **options},
-        run=folder,
-        model=spec.model.source,
-    )
+@dataclass(frozen=True, kw_only=True)
+class AgentOptions(WorldOptions):
+    """The options by which a command takes a world's options and the agent that plays there."""
+
+    environment: Annotated[
+        str | None,
+        typer.Option(
+            "-e", "--environment", help="Of a run: take its world, options, base model and adapter."
+        ),
+    ] = None
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="Base model, as in spec.model.source; default: the run's, or builtin:tiny."
+        ),
+    ] = None
+    adapter: Annotated[
+        Path | None,
+        typer.Option(help="Folder of a PEFT adapter; default: the run's, or the base alone."),
+    ] = None
+    credentials: Credentials = None
+    threads: Threads = 1
+
+    def find_setting(self, where: str) -> Setting:
+        """What a command line means; given options go over those of the run."""
+        folder = RunDir(Path(where))
+        if self.environment is None and not folder.object.exists():
+            return Setting(world=where, options=self.read(), model=self.model or BUILTIN)
+        spec = folder.load().spec
+        known = {each.name: each for each in spec.environments if not each.member}
+        if not (chosen := known.get(self.environment or "")):
+            came = self.environment or "nothing"
+            raise InputError(f"--environment: got {came}, expected {' or '.join(known)}")
+        options = {**chosen.options, **self.read()}
+        model = self.model or spec.model.source
+        return Setting(world=chosen.world, options=options, model=model, run=folder)
+
+    def load_agent(self, setting: Setting) -> Base:
+        """The model that plays: the run's last adapter on its base, where none is named."""
+        if self.adapter or not setting.run:
+            return load_base(setting.model, self.adapter, self.threads)
+        with TemporaryDirectory(prefix="hansa-play-") as scratch:
+            from hansa.publish.pull import pull
+
+            to, given = Path(scratch), self.credentials
+            number, folder, _ = pull(setting.run, to, "last", None, given, say)
+            say(f"adapter of round {number} of {setting.run.path}")
+            return load_base(setting.model, folder, self.threads)
 
 
-def load_agent(setting: Setting, model: str | None, adapter: Path | None, threads: int) -> Base:
-    """The model that plays: the run's last adapter on its base, where none is named."""
-    source = model or setting.model
-    if adapter or not setting.run:
-        return load_base(source, adapter, threads)
-    with TemporaryDirectory(prefix="hansa-play-") as scratch:
-        from hansa.publish.pull import pull_run
-
-        number, folder, _ = pull_run(setting.run, Path(scratch), "last", None, None, say)
-        say(f"adapter of round {number} of {setting.run.path}")
-        return load_base(source, folder, threads)
+def resolve_name(world: str) -> str:
+    """A world's name; a file's class, as ./hanoi.py:Hanoi, becomes a world of this process."""
+    return world_files.offer_file(world, "WORLD") if ".py:" in world else world
 
 
 def make_world(name: str, options: dict[str, Any]) -> World:

@@ -23,10 +23,9 @@ from hansa_worlds.errors import NoPlayer
 
 def demonstrate(
     world: common.WorldName,
+    options: common.WorldOptions,
     out: Annotated[Path, typer.Option("--out", help="File to write; - is stdout.")],
     count: Annotated[int, typer.Option("-n", "--count", min=1, help="Episodes wanted.")] = 200,
-    option: common.OptionPairs = None,
-    options: common.OptionsText = "{}",
     split: common.SplitName = "train",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the tasks' order.")] = 7,
     thoughts: Annotated[
@@ -36,7 +35,7 @@ def demonstrate(
 ) -> None:
     """Write successful expert episodes, one conversation per line; each task comes once at most."""
     common.check_target("--out", out, force=force)
-    game = common.make_world(world, common.read_options(option, options))
+    game = common.make_world(world, options.read())
     with closing(game), common.explain_world_errors(game):
         tasks = game.tasks(split)
         if not tasks:

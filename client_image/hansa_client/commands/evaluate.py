@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 
 def evaluate(
     where: common.WorldOrRun,
-    environment: common.EnvironmentName = None,
-    model: common.ModelSource = None,
-    adapter: common.AdapterFolder = None,
-    option: common.OptionPairs = None,
-    options: common.OptionsText = "{}",
+    agent: common.AgentOptions,
     tasks: Annotated[int, typer.Option(min=1, help="Held-out tasks to play.")] = 200,
     samples: Annotated[int, typer.Option(min=1, max=64, help="Episodes of each task.")] = 1,
     temperature: Annotated[float, typer.Option(min=0, help="Sampling temperature.")] = 1.0,
@@ -33,24 +29,22 @@ def evaluate(
         int, typer.Option(min=0, help="Random seed of the tasks' order and of sampling.")
     ] = 7,
     batch: Annotated[int, typer.Option(min=1, help="Episodes played together.")] = 64,
-    threads: common.Threads = 1,
     output: Output = Format.TABLE,
 ) -> None:
     """Play held-out tasks and print the success with its 95 % interval, clustered by task.
 
     `hansa evaluate runs/demo -e maze` plays an environment of a run with the run's last adapter.
     """
-    setting = common.find_setting(where, environment, common.read_options(option, options))
+    setting = agent.find_setting(where)
     world, given = setting.world, setting.options
     jobs = _choose_jobs(common.make_world(world, given), tasks, seed, samples)
-    base = common.load_agent(setting, model, adapter, threads)
+    base = agent.load_agent(setting)
     temperatures = [temperature, 0.0] if greedy and temperature else [temperature]
     hows = [common.make_rollout_config(base, each, batch) for each in temperatures]
     results = [_measure(base, world, given, jobs, how) for how in hows]
     if output is not Format.TABLE:
-        played = adapter or (setting.run.path if setting.run else None)
-        about: dict[str, Any] = {"world": world, "model": model or setting.model}
-        about["adapter"] = str(played) if played else None
+        played = agent.adapter or (setting.run.path if setting.run else None)
+        about = {"world": world, "model": setting.model, "adapter": str(played or "") or None}
         print_data({**about, "results": results}, output)
         return
     for result in results:

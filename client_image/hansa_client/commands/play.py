@@ -31,34 +31,29 @@ MOST_LISTED = 40
 
 def play(
     where: common.WorldOrRun,
-    environment: common.EnvironmentName = None,
+    agent: common.AgentOptions,
     player: Annotated[
         PlayerName | None,
         typer.Option("--as", help="Who plays; default: you, or the agent of a run or --adapter."),
     ] = None,
-    adapter: common.AdapterFolder = None,
-    model: common.ModelSource = None,
     task: Annotated[
         str | None, typer.Option(help="Id of a task, or its place in the split; default: drawn.")
     ] = None,
     split: common.SplitName = "test",
-    option: common.OptionPairs = None,
-    options: common.OptionsText = "{}",
     seed: Annotated[
         int | None, typer.Option(min=0, help="Random seed of the task and of the player.")
     ] = None,
     temperature: Annotated[float, typer.Option(min=0, help="Of a model; 0 is greedy.")] = 1.0,
-    threads: common.Threads = 1,
     output: Output = Format.TABLE,
 ) -> None:
     """Play one episode; Ctrl-D leaves it, and ? lists what you can do where a world tells.
 
     `hansa play runs/demo -e maze` shows the agent of a run in one of its environments.
     """
-    setting = common.find_setting(where, environment, common.read_options(option, options))
-    who = player or ("model" if adapter or setting.run else "human")
-    if adapter and who != "model":
-        raise InputError(f"--adapter: got {adapter} with --as {who}, expected --as model")
+    setting = agent.find_setting(where)
+    who = player or ("model" if agent.adapter or setting.run else "human")
+    if agent.adapter and who != "model":
+        raise InputError(f"--adapter: got {agent.adapter} with --as {who}, expected --as model")
     game = common.make_world(setting.world, setting.options)
     drawn_seed = random.SystemRandom().randrange(1_000_000) if seed is None else seed
     chosen = common.choose_task(game, split, task, rng("play", drawn_seed))
@@ -69,7 +64,7 @@ def play(
     watched = Watched(game, EpisodeScreen(screen), who, echo=not shows_itself)
     with closing(game), common.explain_world_errors(game):
         if who == "model":
-            base = common.load_agent(setting, model, adapter, threads)
+            base = agent.load_agent(setting)
             _play_model(base, temperature, watched, chosen, drawn_seed)
         elif who == "human":
             _play_human(watched, chosen, data_on_stdout=output is not Format.TABLE)

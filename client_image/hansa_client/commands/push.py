@@ -5,25 +5,22 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from hansa.adapter import model_card
 from hansa.cli.common import Format, Output, print_data, say
-from hansa.cli.target import Context, Credentials, KubeconfigFile, Namespace, Run
+from hansa.cli.target import Run, StoreAccess
 from hansa.core.errors import InputError
 from hansa.core.sanitize import sanitize
-from hansa.local.rundir import RunDir
 from hansa.publish import hub, parcel, registry
-from hansa.publish.bucket import Endpoint, set_endpoint
+from hansa.publish.bucket import set_endpoint
 from hansa.publish.parcel import Item
 from hansa.publish.place import HubPlace, RegistryPlace, parse
 from hansa.publish.tracked_run import read_document
 from hansa_client.commands import trajectories
 from hansa_client.commands.dataset import Dataset
-from hansa_client.commands.silos import find_run
 
 Base = Annotated[
     str | None,
@@ -78,6 +75,7 @@ class Shipment:
 
 def push(
     run: Run,
+    access: StoreAccess,
     to: Annotated[str, typer.Option("--to", help="hf:org/name or oci://host/repository:tag.")],
     round_: Annotated[
         str, typer.Option("--round", help="Which adapter: a round's number, last or best.")
@@ -95,12 +93,7 @@ def push(
     force: Annotated[
         bool, typer.Option("--force", help="Push into a place with something else in it.")
     ] = False,
-    credentials: Credentials = None,
-    endpoint: Endpoint = None,
     output: Output = Format.TABLE,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: KubeconfigFile = None,
 ) -> None:
     """Publish an adapter with a model card, on the Hugging Face hub or in a registry of images.
 
@@ -113,11 +106,10 @@ def push(
         raise InputError(f"--trajectories: got it with {to}, expected --to hf:org/name")
     if isinstance(place, HubPlace) and place.revision:
         raise InputError(f"--to: got {to}, expected hf:org/name without a revision")
-    cluster = (namespace, context, kubeconfig)
-    result = _read(run, round_, credentials, endpoint, cluster)
+    result = _read(run, round_, access)
     shipments = [_prepare(result, place, asked)]
     if trajectories_of and isinstance(place, HubPlace):
-        with trajectories.open_silos(run, credentials, endpoint, cluster) as silos:
+        with trajectories.open_silos(run, access) as silos:
             dataset = Dataset.read(silos, trajectories_of)
         shipments.append(_prepare_dataset(dataset, place, asked, shipments[0]))
         dataset.show_some()
@@ -130,20 +122,12 @@ def push(
     _print_sent(sent, output)
 
 
-def _read(
-    run: str,
-    round_: str,
-    credentials: Path | None,
-    endpoint: str | None,
-    cluster: tuple[str | None, ...],
-) -> parcel.GlobalAdapter:
+def _read(run: str, round_: str, access: StoreAccess) -> parcel.GlobalAdapter:
     """The adapter of a run on this machine, or of a federation on the cluster."""
-    match find_run(run, endpoint, cluster):
-        case RunDir() as folder:
-            return parcel.read_run(folder, round_, credentials)
-        case document:
-            federation = set_endpoint(read_document(document), endpoint)
-            return parcel.read_federation(federation, round_, credentials)
+    source = access.find_folder(run) or set_endpoint(
+        read_document(access.open().get(run)), access.endpoint
+    )
+    return parcel.read(source, round_, access.credentials)
 
 
 # -- what leaves ----------------------------------------------------------------------------------

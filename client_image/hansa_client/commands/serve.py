@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,7 +16,6 @@ from hansa.api.bucket_keys import CONFIG
 from hansa.cli import target
 from hansa.cli.common import say
 from hansa.core.errors import HansaError, InputError
-from hansa.publish.bucket import Endpoint, read_known_fields, set_endpoint
 from hansa.runtime.stop_signals import stop_on_signals
 from hansa_client.commands.common import BUILTIN, Threads
 
@@ -44,6 +43,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def serve(
+    access: target.StoreAccess,
     run: Where = None,
     adapter: Adapters = None,
     model: BaseSource = None,
@@ -64,11 +64,6 @@ def serve(
     drain_seconds: Annotated[
         float, typer.Option(min=0, help="How long requests may take to end after SIGTERM.")
     ] = 30.0,
-    credentials: target.Credentials = None,
-    endpoint: Endpoint = None,
-    namespace: target.Namespace = None,
-    context: target.Context = None,
-    kubeconfig: target.KubeconfigFile = None,
 ) -> None:
     """Serve adapters by an OpenAI-compatible API: /v1/models, /v1/chat/completions.
 
@@ -90,13 +85,9 @@ def serve(
     if not settings.api_key and host not in LOOPBACK:
         say(f"note: --host {host} without --api-key-file: everyone who can reach it may use it")
 
-    def document(name: str) -> Any:
-        fetched = target.open_federations(namespace, context, kubeconfig).get(name)
-        return set_endpoint(read_known_fields(fetched), endpoint)
-
     stop_on_signals()  # until it serves; also removes the copied files
     with TemporaryDirectory(prefix="hansa-serve-") as scratch:
-        source = find(run, adapter or [], model, credentials, Path(scratch), document)
+        source = find(run, adapter or [], model, access, Path(scratch))
         say(f"loading {source.model}")
         with watch_stop_signals() as is_over, run_server(source, settings) as server:
             print(server.url, flush=True)
@@ -109,22 +100,19 @@ def find(
     where: str | None,
     adapters: list[str],
     model: str | None,
-    credentials: Path | None,
+    access: target.StoreAccess,
     scratch: Path,
-    federation: Any,
 ) -> AdapterSource:
-    """The adapters to serve; `federation` fetches one by its name."""
+    """The adapters to serve."""
     from hansa_client.serving import sources
     from hansa_client.serving.sources import AdapterSource
 
     if where is None:
         source = AdapterSource(model=BUILTIN, entries=[])
-    elif (Path(where) / CONFIG).is_file():
+    elif (Path(where) / CONFIG).is_file() and not access.is_meant(where):
         source = sources.read_folder(Path(where))
-    elif folder := target.find_run(where):
-        source = sources.read_run(folder, credentials, scratch)
     else:
-        source = sources.read_federation(federation(where), credentials, scratch)
+        source = sources.read(access.find(where), access.credentials, scratch)
     more = [sources.parse_option(text) for text in adapters]
     bases = {each.model for each in more}
     if where is None and model is None and bases:

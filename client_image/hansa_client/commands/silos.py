@@ -9,12 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from hansa.api import bucket_keys
 from hansa.api.spec import S3, Environment, FederationSpec
 from hansa.api.status import Federation
-from hansa.cli import target
 from hansa.core.errors import Unreachable
 from hansa.local.credentials import read_credentials
 from hansa.local.rundir import RunDir
@@ -37,14 +35,6 @@ class StoredSilo:
     def name(self) -> str:
         """Name of the environment."""
         return self.environment.name
-
-
-def find_run(
-    run: str, endpoint: str | None, cluster: tuple[str | None, ...]
-) -> RunDir | dict[str, Any]:
-    """A run's folder on this machine, or else the object of a federation on the cluster."""
-    folder = target.find_run(run, *cluster, endpoint=endpoint)
-    return folder or target.open_federations(*cluster).get(run)
 
 
 @contextmanager

@@ -13,12 +13,11 @@ from typing import Annotated, Any
 import typer
 
 from hansa.api import bucket_keys
+from hansa.api.status import Federation
 from hansa.cli.common import Format, Output, console, print_data, say
-from hansa.cli.target import Context, Credentials, KubeconfigFile, Namespace, Run
+from hansa.cli.target import Run, StoreAccess
 from hansa.core.errors import Corrupt, Denied, InputError
 from hansa.core.sanitize import sanitize
-from hansa.local.rundir import RunDir
-from hansa.publish.bucket import Endpoint, read_known_fields, set_endpoint
 from hansa_client.commands import common, silos
 from hansa_client.commands.show import EpisodeScreen, format_reward
 from hansa_client.commands.silos import StoredSilo
@@ -70,6 +69,7 @@ class Match:
 
 def trajectories(
     run: Run,
+    access: StoreAccess,
     environment: Annotated[
         str | None, typer.Option("-e", "--environment", help="Only of this environment.")
     ] = None,
@@ -90,12 +90,7 @@ def trajectories(
         Path | None, typer.Option(help="File for them all, in AgentGym's format; - is stdout.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Write over a file.")] = False,
-    credentials: Credentials = None,
-    endpoint: Endpoint = None,
     output: Output = Format.TABLE,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: KubeconfigFile = None,
 ) -> None:
     """List, show or export the episodes that a run has played.
 
@@ -105,7 +100,7 @@ def trajectories(
     wanted = EpisodeFilter(round=round_, success=success, task=task)
     if export:
         common.check_target("--export", export, force=force)
-    with open_silos(run, credentials, endpoint, (namespace, context, kubeconfig)) as every:
+    with open_silos(run, access) as every:
         matches = find(choose(every, environment), wanted)
         if export:
             _export(matches, export)
@@ -115,17 +110,12 @@ def trajectories(
             _list(matches, limit, output)
 
 
-def open_silos(
-    run: str, credentials: Path | None, endpoint: str | None, cluster: tuple[str | None, ...]
-) -> AbstractContextManager[list[StoredSilo]]:
+def open_silos(run: str, access: StoreAccess) -> AbstractContextManager[list[StoredSilo]]:
     """The silos of a run on this machine, or of a federation on the cluster."""
-    match silos.find_run(run, endpoint, cluster):
-        case RunDir() as folder:
-            return silos.open_run(folder, credentials)
-        case document:
-            return silos.open_federation(
-                set_endpoint(read_known_fields(document), endpoint), credentials
-            )
+    source = access.find(run)
+    if isinstance(source, Federation):
+        return silos.open_federation(source, access.credentials)
+    return silos.open_run(source, access.credentials)
 
 
 def choose(

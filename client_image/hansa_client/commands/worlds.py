@@ -16,6 +16,7 @@ from hansa_worlds.players import PLAYERS, score
 
 
 def worlds(
+    options: common.WorldOptions,
     world: Annotated[
         list[str] | None, typer.Argument(metavar="WORLD", help="Only these; default: all.")
     ] = None,
@@ -32,8 +33,6 @@ def worlds(
     by_group: Annotated[
         bool, typer.Option("--by-group", help="Scores of each kind of task, such as levels, too.")
     ] = False,
-    option: common.OptionPairs = None,
-    options: common.OptionsText = "{}",
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the players.")] = 7,
     output: Output = Format.TABLE,
 ) -> None:
@@ -42,7 +41,7 @@ def worlds(
     Chance chooses among all well-formed actions (random) or those that do something (legal).
     """
     world = [common.resolve_name(name) for name in world or []]
-    given = common.read_options(option, options)
+    given = options.read()
     if given and len(world) != 1:
         raise InputError(f"--option: got it for {len(world) or 'all'} worlds, expected one")
     if measure:

@@ -14,15 +14,9 @@ from hansa.cli.common import say
 from hansa.core.errors import Denied, InputError, UnsealError
 from hansa.local.credentials import pick_reader, read_credentials
 from hansa.local.loop import open_experience
-from hansa.local.results import (
-    add_storage,
-    choose_served_round,
-    open_store,
-    pull_files,
-    pull_personal,
-)
+from hansa.local.results import choose_served_round, pull_files, pull_personal
 from hansa.local.rundir import RunDir
-from hansa.publish.bucket import open_bucket
+from hansa.publish.bucket import open_source
 from hansa_client.serving.catalogue import BASE, ServedModel
 
 if TYPE_CHECKING:
@@ -56,16 +50,9 @@ def read_folder(path: Path) -> AdapterSource:
     return AdapterSource(model=_name_model(base, revision), entries=entries)
 
 
-def read_run(folder: RunDir, credentials: Path | None, into: Path) -> AdapterSource:
-    """The adapters of a run on this machine, copied so that its store can be closed."""
-    federation = folder.load()
-    with open_store(federation, folder, credentials) as store:
-        return _copy_adapters(add_storage(federation, folder), store, credentials, into)
-
-
-def read_federation(federation: Federation, credentials: Path | None, into: Path) -> AdapterSource:
-    """The adapters of a federation on a cluster, copied with your own credentials."""
-    with open_bucket(federation.spec, credentials) as store:
+def read(source: RunDir | Federation, credentials: Path | None, into: Path) -> AdapterSource:
+    """The adapters of a run or a federation, copied so that its store can be closed."""
+    with open_source(source, credentials) as (federation, store):
         return _copy_adapters(federation, store, credentials, into)
 
 

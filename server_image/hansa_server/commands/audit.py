@@ -16,7 +16,7 @@ from hansa.cli import target
 from hansa.cli.common import Format, Output, print_data, say
 from hansa.core.errors import InputError
 from hansa.core.text import count
-from hansa.publish.bucket import Endpoint, open_bucket, read_known_fields, set_endpoint
+from hansa.publish.bucket import open_bucket, read_known_fields, set_endpoint
 
 if TYPE_CHECKING:
     from hansa.api.bucket_documents import AuditHead
@@ -34,31 +34,23 @@ CANNOT_BE = 3
 
 def audit(
     run: target.Run,
+    access: target.StoreAccess,
     round_: Annotated[
         int | None, typer.Option("--round", min=1, help="Look into this round only.")
     ] = None,
-    credentials: target.Credentials = None,
-    endpoint: Endpoint = None,
     sealing_key: Annotated[
         Path | None, typer.Option(help="File of the key that opens sealed updates.")
     ] = None,
     output: Output = Format.TABLE,
-    namespace: target.Namespace = None,
-    context: target.Context = None,
-    kubeconfig: target.KubeconfigFile = None,
 ) -> int:
     """Check a run by its audit log, and merge each round again.
 
     Exit 0: all rounds are equal. 1: something differs. 3: something cannot be checked.
     """
-    cluster = (namespace, context, kubeconfig)
-    folder = target.find_run(run, *cluster, endpoint=endpoint)
-    place = (
-        _open_run(folder, credentials)
-        if folder
-        else _open_federation(run, credentials, endpoint, cluster)
-    )
-    with place as opened:
+    folder = access.find_folder(run)
+    with (
+        _open_run(folder, access.credentials) if folder else _open_federation(run, access)
+    ) as opened:
         letters = _read_letters(opened)
         findings = _check(opened, round_, letters, sealing_key)
     if round_ is not None and not findings:
@@ -199,12 +191,10 @@ def _open_run(folder: RunDir, credentials: Path | None) -> Iterator[OpenedRun]:
 
 
 @contextmanager
-def _open_federation(
-    name: str, credentials: Path | None, endpoint: str | None, cluster: tuple[str | None, ...]
-) -> Iterator[OpenedRun]:
-    document = target.open_federations(*cluster).get(name)
-    federation = set_endpoint(read_known_fields(document), endpoint)
-    with open_bucket(federation.spec, credentials) as store:
+def _open_federation(name: str, access: target.StoreAccess) -> Iterator[OpenedRun]:
+    document = access.open().get(name)
+    federation = set_endpoint(read_known_fields(document), access.endpoint)
+    with open_bucket(federation.spec, access.credentials) as store:
         yield _build_opened(federation, store, document.get("status") or {})
 
 

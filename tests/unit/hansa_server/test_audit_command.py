@@ -163,7 +163,7 @@ def test_a_federation_on_a_cluster_is_audited_with_a_readers_credentials(
         def get(self, name: str) -> Any:
             return document
 
-    monkeypatch.setattr("hansa.cli.target.open_federations", lambda *_: Federations())
+    monkeypatch.setattr("hansa.cli.target.ClusterOptions.open", lambda *_: Federations())
     monkeypatch.setattr("hansa.local.loop.own_store", own_store)
     given = {"default": {"AWS_ACCESS_KEY_ID": "reader"}, "maze": {"AWS_ACCESS_KEY_ID": "own"}}
     path = tmp_path / "credentials.json"

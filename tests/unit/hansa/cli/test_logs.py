@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from hansa.cli.logs import logs
+from hansa.cli.target import ClusterOptions
 from hansa.core.errors import InputError
 from hansa.local.join import OBJECT
 from tests.support.clinic import EVALUATED, REPORT, working
@@ -29,7 +30,7 @@ def silo(tmp_path: Path) -> Path:
 
 
 def shown(capsys: pytest.CaptureFixture[str], out: Path, **chosen: Any) -> list[str]:
-    logs(run=str(out), **chosen)
+    logs(ClusterOptions(), run=str(out), **chosen)
     return [line.partition(" | ")[0] for line in capsys.readouterr().out.splitlines()]
 
 
@@ -46,10 +47,10 @@ def test_a_silos_jobs_come_by_round_and_its_couriers_last(
 
 def test_what_no_job_has_is_refused_in_a_sentence(silo: Path) -> None:
     with pytest.raises(InputError, match="no Job of this run fits"):
-        logs(run=str(silo), round_=9)
+        logs(ClusterOptions(), run=str(silo), round_=9)
 
 
 def test_an_environment_that_there_is_not_is_refused_with_the_names(silo: Path) -> None:
     names = "got 'mazee', expected one of clinic, aggregator, courier$"
     with pytest.raises(InputError, match=f"^--environment: {names}"):
-        logs(run=str(silo), environment="mazee")
+        logs(ClusterOptions(), run=str(silo), environment="mazee")

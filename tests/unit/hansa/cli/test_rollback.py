@@ -105,7 +105,7 @@ class Federations:
 
 def cluster(monkeypatch: pytest.MonkeyPatch, federation: Federation) -> Federations:
     there = Federations(federation)
-    monkeypatch.setattr("hansa.cli.target.open_federations", lambda *_: there)
+    monkeypatch.setattr("hansa.cli.target.ClusterOptions.open", lambda *_: there)
     return there
 
 

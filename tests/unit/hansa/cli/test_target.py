@@ -8,7 +8,7 @@ import pytest
 from hansa.api.spec import S3
 from hansa.api.status import Federation, FederationStatus
 from hansa.cli import main as program
-from hansa.cli.target import find_run, parse_timeout
+from hansa.cli.target import ClusterOptions, parse_timeout
 from hansa.core.errors import InputError
 from hansa.local.loop import RunOptions
 from hansa.local.rundir import RunDir
@@ -120,14 +120,14 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("run", ["fed", "./fed", "fed/", "runs/mine", "nowhere/run"])
 def test_a_run_is_named_by_its_folder(here: Path, run: str) -> None:
-    folder = find_run(run)
+    folder = ClusterOptions().find_run(run)
     assert folder is not None and folder.path == Path(run)
 
 
 @pytest.mark.parametrize("run, cluster", [("two-worlds", ""), ("notes", ""), ("fed", "staging")])
 def test_any_other_name_is_that_of_a_federation(here: Path, run: str, cluster: str) -> None:
     """So is one of a folder with a run in it, where a context says that a cluster is meant."""
-    assert find_run(run, None, cluster or None) is None
+    assert ClusterOptions(context=cluster or None).find_run(run) is None
 
 
 @pytest.mark.parametrize("run", ["fed", "runs/mine"])
@@ -197,3 +197,64 @@ def test_a_federation_keeps_its_keys_on_the_cluster(
     code, _, err = call(capsys, command[0], "far", *command[1:], option, "x")
     assert code == 2
     assert f"{option}: got it with the federation far; it is for a run's folder" in err
+
+
+UNREACHABLE = """
+apiVersion: v1
+kind: Config
+current-context: far
+contexts: [{name: far, context: {cluster: far, user: me}}]
+clusters: [{name: far, cluster: {server: "http://127.0.0.1:9"}}]
+users: [{name: me, user: {token: none}}]
+"""
+"""A kubeconfig of a cluster that does not answer."""
+
+
+@pytest.mark.parametrize(
+    "config, why",
+    [
+        (UNREACHABLE, "http://127.0.0.1:9: the cluster does not answer"),
+        ("kind: Config", "kubeconfig: config: "),
+    ],
+)
+def test_status_lists_the_runs_also_where_the_cluster_does_not_answer(
+    here: Path,
+    config: str,
+    why: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (here / "config").write_text(config)
+    monkeypatch.setenv("KUBECONFIG", "config")
+    code, out, err = call(capsys, "status")
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()] == ["NAME", "fed", "runs/mine"]
+    assert err.startswith(f"note: no federation of the cluster is listed: {why}")
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", ["watch", "report", "pull", "retry", "serve"])
+def test_the_folder_of_a_silo_is_called_one(
+    here: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "runs/silo").mkdir()
+    (here / "runs/silo/member.json").write_text("{}")
+    code, out, err = call(capsys, command, "runs/silo")
+    assert (code, out) == (2, "")
+    assert err == (
+        "error: RUN: got runs/silo, which is the folder of a silo that joined another party's "
+        "federation, not a run\n\nhint: `hansa status runs/silo` and `hansa logs runs/silo` "
+        "show it\n"
+    )
+
+
+@pytest.mark.parametrize("command", ["serve", "chat", "watch", "pull"])
+@pytest.mark.parametrize("option", ["--context", "--kubeconfig"])
+def test_an_option_that_chooses_a_cluster_means_it_whatever_folder_is_here(
+    here: Path, command: str, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "fed" / "adapter_config.json").write_text("{}")
+    (here / "other").write_text("kind: Config")
+    more = ("--to", "x") if command == "pull" else ()
+    code, _, err = call(capsys, command, "fed", option, "other", *more)
+    assert (code, err.split()[1]) == (2, "kubeconfig:")

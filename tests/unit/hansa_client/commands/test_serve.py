@@ -27,7 +27,7 @@ from tests.support.commands import hansa
         pytest.param(["chat", "--url", "http://127.0.0.1:9"], "http://127.0.0.1:9: got no answer"),
         pytest.param(["chat", "--url", "http://[:9"], "--url: got http://[:9, expected an address"),
         pytest.param(["chat", "x", "--url", "y"], "got RUN (x) and --url (y), expected one of"),
-        pytest.param(["chat", "none"], "RUN: got none, expected the folder of a run or of a PEFT"),
+        pytest.param(["chat", "none", "--kubeconfig", "/none"], "--kubeconfig: got /none, which"),
     ],
 )
 def test_what_cannot_be_served_is_said_in_one_sentence(

@@ -1,5 +1,6 @@
 """`hansa play RUN -e NAME` and `hansa evaluate RUN -e NAME` take what they play from the run."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -35,23 +36,26 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Path | None]]:
         asked.append((source, adapter))
         raise InputError("loaded")
 
-    def pull_run(folder: RunDir, to: Path, round_: str, *_: Any) -> tuple[int, Path, Any]:
-        assert round_ == "last"
+    def pull(
+        folder: RunDir, to: Path, round_: str, _: None, credentials: Path, *__: Any
+    ) -> tuple[int, Path, Any]:
+        assert (round_, credentials) == ("last", Path("reader.json"))
         return 3, to, {}
 
     monkeypatch.setattr(common, "load_base", load_base)
-    monkeypatch.setattr("hansa.publish.pull.pull_run", pull_run)
+    monkeypatch.setattr("hansa.publish.pull.pull", pull)
     return asked
 
 
 def test_an_environment_of_a_run_has_its_world_and_options(run: Path) -> None:
-    setting = common.find_setting(str(run), "left", {"size": 8})
+    given = common.AgentOptions(environment="left", option=["size=8"])
+    setting = given.find_setting(str(run))
     assert (setting.world, setting.model) == ("maze", "path:/models/own")
     assert setting.options == {"map": "generated", "size": 8}
 
 
 def test_a_world_by_its_name_plays_alone() -> None:
-    setting = common.find_setting("maze", None, OPTIONS)
+    setting = common.AgentOptions(options=json.dumps(OPTIONS)).find_setting("maze")
     assert (setting.world, setting.options, setting.run) == ("maze", OPTIONS, None)
 
 
@@ -62,7 +66,7 @@ def test_the_agent_of_a_run_is_its_last_adapter_on_its_base(
     command: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    code, _, err = call(capsys, command, run, "-e", "left")
+    code, _, err = call(capsys, command, run, "-e", "left", "--credentials", "reader.json")
     assert code == 2
     assert f"adapter of round 3 of {run}" in err
     [(source, adapter)] = loaded
