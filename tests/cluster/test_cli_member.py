@@ -93,4 +93,5 @@ def test_logs_are_those_of_the_silos_own_jobs(owner: Typist) -> None:
     )
     assert "hello from maze" in owner.hansa("logs", "--member", SILO, "-e", "clinic").out
     assert "no Pod fits" in owner.hansa("logs", "--member", SILO, "-e", "courier").err
-    assert "--environment: got maze" in owner.hansa("logs", "--member", SILO, "-e", "maze").err
+    wrong = owner.hansa("logs", "--member", SILO, "-e", "maze")
+    assert "--environment: got 'maze', expected one of clinic" in wrong.err
