@@ -3,8 +3,6 @@
 `import hansa` imports nothing else: the first use of a function brings what it needs.
 """
 
-from __future__ import annotations
-
 from hansa.version import __version__
 
 TYPE_CHECKING = False
@@ -16,7 +14,7 @@ if TYPE_CHECKING:  # a name that type checkers know; the module `typing` is not 
 __all__ = ["__version__", "load_manifest", "pull", "read_status", "run"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     """One of the functions, from the module that imports all of Hansa."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

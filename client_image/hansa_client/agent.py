@@ -1,7 +1,5 @@
 """The agent of one assignment: its base model and start adapter, each loaded on first use."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property, partial
@@ -28,7 +26,7 @@ class Agent:
     """Plays and learns; nothing is loaded before it is needed."""
 
     def __init__(
-        self, assignment: Assignment, store: ObjectStore, twin: Agent | None = None
+        self, assignment: Assignment, store: ObjectStore, twin: "Agent | None" = None
     ) -> None:
         """A twin is an agent with other adapters, whose loaded base model this one shares."""
         self._assignment = assignment

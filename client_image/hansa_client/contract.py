@@ -6,8 +6,6 @@ A check raises LearnerContractError with what is wrong. The builtin model plays 
 wordle once, and every check trains on that, also for learners of other kinds of worlds.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from copy import deepcopy

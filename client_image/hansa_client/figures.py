@@ -1,7 +1,5 @@
 """Figures: what a round says about the policy, in numbers that may leave the silo."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -25,7 +23,7 @@ MOST_EPISODES = 16
 
 
 def summarize_learning(
-    assignment: Assignment, shards: Sequence[Shard], agent: Agent, skipped: int
+    assignment: Assignment, shards: Sequence[Shard], agent: "Agent", skipped: int
 ) -> Learning:
     """What leaves the silo of a round, beside its counts."""
     own = next(shard for shard in shards if shard.header.round == assignment.round)
@@ -38,7 +36,7 @@ def summarize_learning(
     )
 
 
-def count_round(shards: list[Shard], lesson: TrainingSet, round_: int) -> Counts:
+def count_round(shards: list[Shard], lesson: "TrainingSet", round_: int) -> Counts:
     """What the round did; the steps follow from the training set, whichever attempt trained it."""
     own = next(shard for shard in shards if shard.header.round == round_)
     steps = lesson.plan_steps()
@@ -95,7 +93,7 @@ def compute_pass_at(tasks: Mapping[str, Sequence[int]]) -> dict[str, float]:
 
 
 def _measure_entropy(
-    assignment: Assignment, episodes: Sequence[Episode], agent: Agent
+    assignment: Assignment, episodes: Sequence[Episode], agent: "Agent"
 ) -> float | None:
     """The policy's mean entropy at the agent's tokens of some episodes, evenly spread."""
     if not episodes:

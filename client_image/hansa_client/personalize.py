@@ -13,8 +13,6 @@ Limits: with few validation tasks the choice is uncertain, and the best of sever
 a little better on them than it is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -63,12 +61,12 @@ PATIENCE = 2
 _PURPOSE = "personal"
 
 
-def is_wanted(assignment: Assignment) -> bool:
+def is_wanted(assignment: "Assignment") -> bool:
     """Whether the silo chooses; one that shares nothing has only its own adapter."""
     return assignment.settings.personalization != "none" and not assignment.own_start
 
 
-def find(private: ObjectStore, assignment: Assignment) -> PersonalManifest | None:
+def find(private: "ObjectStore", assignment: "Assignment") -> PersonalManifest | None:
     """The choice of an earlier attempt, if there is one."""
     if not is_wanted(assignment):
         return None
@@ -77,7 +75,7 @@ def find(private: ObjectStore, assignment: Assignment) -> PersonalManifest | Non
 
 
 def choose(
-    silo: Silo, agent: Agent, evaluation: EvaluationDocument, alone: Tensors | None = None
+    silo: "Silo", agent: "Agent", evaluation: EvaluationDocument, alone: Tensors | None = None
 ) -> PersonalManifest:
     """Try all candidates on validation tasks, keep the best one, and measure it.
 
@@ -123,7 +121,7 @@ def choose(
 class Trial:
     """Candidates on validation tasks: how each did, and the best so far with its tensors."""
 
-    def __init__(self, silo: Silo, agent: Agent) -> None:
+    def __init__(self, silo: "Silo", agent: "Agent") -> None:
         measured = silo.assignment.settings.evaluation
         self._silo, self._agent = silo, agent
         self._tasks = measured.validation_tasks or measured.tasks
@@ -158,7 +156,7 @@ def try_until_no_better(
             return
 
 
-def _make_mixes(silo: Silo, agent: Agent) -> Iterator[tuple[str, Tensors]]:
+def _make_mixes(silo: "Silo", agent: "Agent") -> Iterator[tuple[str, Tensors]]:
     """The silo's own update and its mixes, one at a time to save memory."""
     own = _read_own_update(silo)
     if own:
@@ -183,7 +181,7 @@ def mix(shared: Tensors, own: Tensors, share: float) -> Tensors:
     return lora.join(weigh(shared, 1 - share), weigh(own, share))
 
 
-def _read_own_update(silo: Silo) -> Tensors | None:
+def _read_own_update(silo: "Silo") -> Tensors | None:
     """The silo's update in the round of the last adapter, whole; nothing where it has none."""
     assignment, store = silo.assignment, silo.exchange
     folder = bucket_keys.update_folder(
@@ -205,14 +203,14 @@ def _read_own_update(silo: Silo) -> Tensors | None:
     return lora.join(_read_frozen(silo, update.start), trained)
 
 
-def _read_unchanged(store: ObjectStore, key: str, digest: str) -> Tensors:
+def _read_unchanged(store: "ObjectStore", key: str, digest: str) -> Tensors:
     """Tensors of the bucket, checked by digest: its owner could replace them."""
     data = store.get(key)
     check_digest(key, data, digest)
     return lora.decode(data)
 
 
-def _read_frozen(silo: Silo, start: StartAdapter) -> Tensors:
+def _read_frozen(silo: "Silo", start: StartAdapter) -> Tensors:
     """The frozen part that the update was trained on top of; most strategies have none."""
     if not start.round:
         return {}
@@ -224,7 +222,7 @@ def _read_frozen(silo: Silo, start: StartAdapter) -> Tensors:
     return lora.split(whole, silo.assignment.adapter.rank).frozen
 
 
-def _evolve_alone(silo: Silo, agent: Agent) -> Iterator[Tensors]:
+def _evolve_alone(silo: "Silo", agent: "Agent") -> Iterator[Tensors]:
     """The global adapter after one, two and more rounds that the silo plays alone.
 
     What each explores and trains is stored before it is tried, so that an attempt after a kill does
@@ -255,7 +253,7 @@ def _evolve_alone(silo: Silo, agent: Agent) -> Iterator[Tensors]:
         yield whole
 
 
-def _open_shards(silo: Silo) -> Shards:
+def _open_shards(silo: "Silo") -> Shards:
     """The shards of finetuning rounds, beside the adapters that they trained."""
     assignment = silo.assignment
     place = assignment.private_storage
@@ -263,7 +261,7 @@ def _open_shards(silo: Silo) -> Shards:
     return Shards(silo.private, assignment.model_copy(update={"experience_storage": folder}))
 
 
-def _train_once(silo: Silo, agent: Agent, lesson: TrainingSet, number: int) -> Tensors:
+def _train_once(silo: "Silo", agent: "Agent", lesson: "TrainingSet", number: int) -> Tensors:
     """The adapter of a finetuning round, trained by this attempt or an earlier one."""
     assignment = silo.assignment
     prefix = assignment.private_storage.prefix
@@ -277,7 +275,9 @@ def _train_once(silo: Silo, agent: Agent, lesson: TrainingSet, number: int) -> T
     return lora.decode(data)
 
 
-def _store(private: ObjectStore, assignment: Assignment, tensors: Tensors) -> dict[str, FileEntry]:
+def _store(
+    private: "ObjectStore", assignment: "Assignment", tensors: Tensors
+) -> dict[str, FileEntry]:
     """Adapter and config as PEFT loads them, in the private store."""
     data = put_once(private, _folder(assignment) + bucket_keys.ADAPTER, lora.encode(tensors))
     shapes = lora.parse_shapes(data, len(data))
@@ -289,19 +289,19 @@ def _store(private: ObjectStore, assignment: Assignment, tensors: Tensors) -> di
     return send.describe_files({bucket_keys.ADAPTER: data, bucket_keys.CONFIG: config})
 
 
-def _folder(assignment: Assignment) -> str:
+def _folder(assignment: "Assignment") -> str:
     place = assignment.private_storage
     return bucket_keys.personal_folder(place.prefix, assignment.environment, assignment.start.round)
 
 
-def _inputs(assignment: Assignment) -> dict[str, object]:
+def _inputs(assignment: "Assignment") -> dict[str, object]:
     mode = assignment.settings.personalization
     own = {"adapter_sha256": assignment.start.sha256, "personalization": mode}
     more = {"aloneRounds": assignment.alone_rounds} if assignment.alone_rounds else {}
     return {**assignment.evaluation_inputs(), **own, **more}
 
 
-def _parse_choice(assignment: Assignment, data: bytes) -> PersonalManifest:
+def _parse_choice(assignment: "Assignment", data: bytes) -> PersonalManifest:
     try:
         document = PersonalManifest.model_validate_json(data)
     except ValidationError:

@@ -5,8 +5,6 @@ the silo's private store, written once: after a crash the same noise is drawn ag
 deletes an update gets the same bytes once more, never a second sample to average.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import os
@@ -54,7 +52,7 @@ class Stream:
         return np.concatenate([length * np.cos(angle), length * np.sin(angle)])[:count]
 
 
-def open_ledger(store: ObjectStore, assignment: Assignment) -> Ledger | None:
+def open_ledger(store: ObjectStore, assignment: Assignment) -> "Ledger | None":
     """The ledger of a silo with privacy; refused where its owner asks for it and the spec does not.
 
     Before anything is loaded, played or sent. The owner's budget is in the private store: a silo
@@ -159,7 +157,7 @@ class Ledger:
             raise PermanentError(f"{place}: got an entry of other settings than this round's")
         return Stream(secret, own.purpose, own.fingerprint, *data), stored
 
-    def make_noisy_counts(self) -> NoisyCounts:
+    def make_noisy_counts(self) -> "NoisyCounts":
         """Pay for releasing how the start adapter did on held-out tasks."""
         stream, paid = self.pay("evaluation", self._assignment.start.round)
         samples = self._assignment.settings.evaluation.samples_per_task

@@ -4,8 +4,6 @@ Their tasks and seeds follow from the spec alone, so that honest silos report th
 an adapter.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -91,7 +89,7 @@ def check(assignment: Assignment) -> None:
             raise PermanentError(f"{where}: world {probe.world} has no test task with them")
 
 
-def play(silo: Silo, agent: Agent) -> dict[str, ProbeFigure] | None:
+def play(silo: "Silo", agent: "Agent") -> dict[str, ProbeFigure] | None:
     """The figures of all probes of the start adapter; None where there are none."""
     probes = silo.assignment.settings.probes
     if not probes:
@@ -104,7 +102,7 @@ def play(silo: Silo, agent: Agent) -> dict[str, ProbeFigure] | None:
     }
 
 
-def _count_violations(silo: Silo, agent: Agent, probe: Probe) -> ProbeFigure:
+def _count_violations(silo: "Silo", agent: "Agent", probe: Probe) -> ProbeFigure:
     seed = seeds.derive(silo.assignment.seed, "", 0, f"probe/{probe.name}")
     jobs = tasks.choose_held_out_jobs(make_world(probe).tasks("test"), probe.episodes, seed)
     played = silo.play_probe(agent, jobs, lambda: make_world(probe))
@@ -112,7 +110,7 @@ def _count_violations(silo: Silo, agent: Agent, probe: Probe) -> ProbeFigure:
     return ProbeFigure(episodes=len(played.episodes), violations=broke)
 
 
-def _measure_forgetting(silo: Silo, agent: Agent, probe: Probe) -> ProbeFigure:
+def _measure_forgetting(silo: "Silo", agent: "Agent", probe: Probe) -> ProbeFigure:
     """How much less likely the texts are than without an adapter."""
     from hansa_client.training.scoring import count_agent_tokens, measure_surprise
 

@@ -1,7 +1,5 @@
 """A silo: its stores, its clock, and the steps that its Jobs are made of."""
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -81,7 +79,7 @@ class Silo:
         """Log an event; with privacy its exact fields are left out."""
         self.log.info(event, **fields, **({} if self.is_private else exact))
 
-    def make_alone_silo(self, assignment: Assignment) -> Silo:
+    def make_alone_silo(self, assignment: Assignment) -> "Silo":
         """This silo with another assignment, and its private store as the exchange."""
         silo = Silo(assignment, self.private, self.private, self.log, self.clock)
         silo._host = self  # shares its base model, which is loaded once
@@ -226,7 +224,7 @@ class Silo:
             seed=seeds.derive(assignment.seed, assignment.environment, round_, "train"),
         )
 
-    def make_protection(self, lesson: TrainingSet, stream: Stream) -> Protection:
+    def make_protection(self, lesson: TrainingSet, stream: Stream) -> "Protection":
         """How a round's training protects each task of the set, or each trajectory."""
         from hansa_client.learners.private import Protection
 

@@ -4,8 +4,6 @@
 give equal bytes. Numpy only, never torch.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -183,7 +181,7 @@ def target_names(names: Iterable[str]) -> list[str]:
 
 
 def render_config(
-    adapter: Adapter, source: str, targets: Sequence[str], frozen_rank: int = 0
+    adapter: "Adapter", source: str, targets: Sequence[str], frozen_rank: int = 0
 ) -> bytes:
     """adapter_config.json as PeftModel.from_pretrained loads it, with stable bytes.
 

@@ -4,8 +4,6 @@ Servers are not trusted: redirects, proxies of the environment and content encod
 A server that sends its headers byte by byte is stopped only by the Job's own deadline.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import socket

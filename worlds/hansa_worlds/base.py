@@ -5,8 +5,6 @@ agent's text and refuses text without one, so that no world forgets to.
 Nothing here or in a world may import torch: millions of episodes are played to make `builtin:tiny`.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from abc import ABC, abstractmethod

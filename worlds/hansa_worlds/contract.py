@@ -9,8 +9,6 @@
 A check raises WorldContractError with the task and the action that show the fault.
 """
 
-from __future__ import annotations
-
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping

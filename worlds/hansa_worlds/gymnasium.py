@@ -12,8 +12,6 @@ HANSA_WORLD_MODULES (`module`, with all below it, or `module:Class`, separated b
 entry point of an installed package has it. What an allowed class does is not checked.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence

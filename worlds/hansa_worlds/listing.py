@@ -1,7 +1,5 @@
 """A world's description and recorded scores, without playing it."""
 
-from __future__ import annotations
-
 import inspect
 import json
 from collections.abc import Mapping

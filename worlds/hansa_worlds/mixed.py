@@ -1,7 +1,5 @@
 """World `mixed`: several worlds in one silo, such as the baseline of centralized training."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Reading a world's options: each is checked, and unknown ones are refused."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast

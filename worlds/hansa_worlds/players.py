@@ -4,8 +4,6 @@ Their scores are the baselines of a world: an agent below chance has not learned
 above the greedy player plans ahead, and the expert shows that the tasks can be solved.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Worlds by name: builtin ones and those of packages, made by one call."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Seeds as tasks: a range of numbers for each split, none of them in two."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from hansa_worlds.base import SPLITS, Split, Task, TaskList

@@ -1,7 +1,5 @@
 """`hansa chat`: talk to a served adapter in the terminal."""
 
-from __future__ import annotations
-
 import secrets
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What commands that play share: options, a world, one of its tasks, a model, files."""
 
-from __future__ import annotations
-
 import json
 import random
 import sys
@@ -119,7 +117,7 @@ class AgentOptions(WorldOptions):
         model = self.model or spec.model.source
         return Setting(world=chosen.world, options=options, model=model, run=folder)
 
-    def load_agent(self, setting: Setting) -> Base:
+    def load_agent(self, setting: Setting) -> "Base":
         """The model that plays: the run's last adapter on its base, where none is named."""
         if self.adapter or not setting.run:
             return load_base(setting.model, self.adapter, self.threads)
@@ -192,7 +190,7 @@ def choose_task(world: World, split: Split, asked: str | None, draw: random.Rand
     )
 
 
-def load_base(source: str, adapter: Path | None, threads: int) -> Base:
+def load_base(source: str, adapter: Path | None, threads: int) -> "Base":
     """The base, with the adapter loaded by PEFT itself: this also proves that the folder is one."""
     from dataclasses import replace
 
@@ -221,7 +219,7 @@ def load_base(source: str, adapter: Path | None, threads: int) -> Base:
     return replace(base, model=wrapped.merge_and_unload().eval())
 
 
-def make_rollout_config(base: Base, temperature: float, batch: int) -> RolloutConfig:
+def make_rollout_config(base: "Base", temperature: float, batch: int) -> "RolloutConfig":
     """How a model plays outside of a federation."""
     from hansa_client.rollout.episodes import MAX_LENGTH
     from hansa_client.rollout.live_episodes import RolloutConfig

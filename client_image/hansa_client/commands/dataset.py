@@ -1,7 +1,5 @@
 """A silo's episodes as a dataset on a hub: only on request, after a sample was shown."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,7 +33,7 @@ class Dataset:
     """In the order of play."""
 
     @classmethod
-    def read(cls, silos: list[StoredSilo], environment: str) -> Dataset:
+    def read(cls, silos: list[StoredSilo], environment: str) -> "Dataset":
         """Read them with the silo's own credentials."""
         chosen = trajectories.choose(silos, environment, option="--trajectories")
         episodes = list(trajectories.find(chosen, EpisodeFilter()))

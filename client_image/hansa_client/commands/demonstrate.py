@@ -1,7 +1,5 @@
 """`hansa demonstrate`: a world's expert writes demonstrations in AgentGym's conversation format."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import closing
 from itertools import chain

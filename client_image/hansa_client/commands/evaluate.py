@@ -1,7 +1,5 @@
 """`hansa evaluate`: play a world's held-out tasks with an adapter, outside any federation."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -51,7 +49,7 @@ def evaluate(
         print(_format_result(world, result))
 
 
-def _choose_jobs(world: World, tasks: int, seed: int, samples: int) -> list[EpisodeJob]:
+def _choose_jobs(world: "World", tasks: int, seed: int, samples: int) -> "list[EpisodeJob]":
     from hansa_client.rollout.tasks import choose_held_out_jobs
 
     with common.explain_world_errors(world):
@@ -74,11 +72,11 @@ def _format_result(world: str, result: dict[str, Any]) -> str:
 
 
 def _measure(
-    base: Base,
+    base: "Base",
     world: str,
     given: dict[str, Any],
-    jobs: Sequence[EpisodeJob],
-    how: RolloutConfig,
+    jobs: "Sequence[EpisodeJob]",
+    how: "RolloutConfig",
 ) -> dict[str, Any]:
     from hansa.core.stats import clustered_interval
     from hansa_client.evaluation import tally_by_task

@@ -1,7 +1,5 @@
 """`hansa model`: the digests by which a manifest names its base model and the adapter's shapes."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from hansa.cli.common import Format, Output, print_data, say
@@ -38,7 +36,7 @@ def model(
         print(f"{field + ':':<15} {digest}")
 
 
-def measure(spec: FederationSpec) -> dict[str, str]:
+def measure(spec: "FederationSpec") -> dict[str, str]:
     """Both digests, by the functions that a client checks them with."""
     from hansa.adapter.lora import shapes_digest
     from hansa_client.models import base_model, lora

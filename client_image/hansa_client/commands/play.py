@@ -1,7 +1,5 @@
 """`hansa play`: one episode of a world on the terminal, played by you, a script or a model."""
 
-from __future__ import annotations
-
 import io
 import random
 import sys
@@ -140,7 +138,7 @@ def _ask(world: Watched, who: PlayerName, draw: random.Random) -> str:
         raise InputError(f"--as: got {who}, but {error}") from error
 
 
-def _play_model(base: Base, temperature: float, world: Watched, task: Task, seed: int) -> None:
+def _play_model(base: "Base", temperature: float, world: Watched, task: Task, seed: int) -> None:
     """Play with a model, by the rollout that a federation's clients use."""
     from hansa_client import seeds
     from hansa_client.rollout import episodes

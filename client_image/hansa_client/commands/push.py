@@ -1,7 +1,5 @@
 """`hansa push`: an adapter of a run to a model hub or a registry, with its card."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass

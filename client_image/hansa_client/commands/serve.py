@@ -1,7 +1,5 @@
 """`hansa serve`: adapters behind an OpenAI-compatible API."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Iterator
@@ -102,7 +100,7 @@ def find(
     model: str | None,
     access: target.StoreAccess,
     scratch: Path,
-) -> AdapterSource:
+) -> "AdapterSource":
     """The adapters to serve."""
     from hansa_client.serving import sources
     from hansa_client.serving.sources import AdapterSource
@@ -153,7 +151,7 @@ def watch_stop_signals() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def _wait(is_over: threading.Event, server: ChatServer) -> None:
+def _wait(is_over: threading.Event, server: "ChatServer") -> None:
     while not is_over.wait(LOOK_SECONDS):
         if not server.completions.is_alive:
             raise HansaError("the engine has ended, see the log above")

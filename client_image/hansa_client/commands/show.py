@@ -3,8 +3,6 @@
 Texts come from worlds and models, so nothing in them may steer the terminal.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -32,7 +30,7 @@ def format_prompt(turn: int) -> str:
 class EpisodeScreen:
     """Prints one episode as it goes; a pipe gets the same words without colour."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: "Console") -> None:
         self._console = console
 
     def show_title(self, text: str) -> None:

@@ -3,8 +3,6 @@
 Each silo is read with its own credentials where a file gives them; nothing is ever written.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`hansa trajectories`: browse the episodes that the silos of a run have kept."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass

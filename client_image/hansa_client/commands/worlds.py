@@ -1,7 +1,5 @@
 """`hansa worlds`: which worlds there are, and how players without a model do in them."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import typer

@@ -1,7 +1,5 @@
 """Choosing a decoder: the fastest way to generate turns that a model and a machine support."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -25,7 +23,7 @@ _PROBE = (9, 4)
 
 
 @contextmanager
-def open_decoder(base: Base, rows: int, how: Decoding) -> Iterator[Decoder]:
+def open_decoder(base: "Base", rows: int, how: Decoding) -> Iterator[Decoder]:
     """The decoder for a model, until the block ends."""
     endings = StopConditions(base.chat, how.stop)
     with use_slots(base, how.max_length) as is_slotted:
@@ -38,7 +36,7 @@ def open_decoder(base: Base, rows: int, how: Decoding) -> Iterator[Decoder]:
 
 
 @contextmanager
-def use_slots(base: Base, longest: int) -> Iterator[bool]:
+def use_slots(base: "Base", longest: int) -> Iterator[bool]:
     """Within, torch is in inference mode, and the model's attention uses KV slots if it can."""
     with _relax_determinism(base.device), torch.inference_mode():
         if not can_use_slots(base.model, longest):
@@ -79,7 +77,7 @@ def _compute_by_slots(model: Any, rows: list[torch.Tensor], longest: int) -> tor
     return slot_attention.forward(model, kept, kv_slots.make_plan(kept, spans, model), ends, last)
 
 
-def _make_slot_decoder(base: Base, rows: int, how: Decoding, endings: StopConditions) -> Decoder:
+def _make_slot_decoder(base: "Base", rows: int, how: Decoding, endings: StopConditions) -> Decoder:
     if base.device.type == "cuda":
         rows = count_fitting_rows(base, rows, how.max_length)
         if kv_slots.can_use_flash(base.model):
@@ -90,7 +88,7 @@ def _make_slot_decoder(base: Base, rows: int, how: Decoding, endings: StopCondit
     return SlotDecoder(base, rows, how, endings)
 
 
-def count_fitting_rows(base: Base, wanted: int, longest: int) -> int:
+def count_fitting_rows(base: "Base", wanted: int, longest: int) -> int:
     """Rows of this length whose keys and values fit into the device's memory, at most `wanted`."""
     free = measure_available_memory()
     if base.device.type == "cuda":

@@ -4,8 +4,6 @@ A small model's step is hundreds of short kernels; launching them one by one tak
 as running them. The host fetches what was written only every few steps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
@@ -56,7 +54,7 @@ class CudaGraphDecoder(SlotDecoder):
     @classmethod
     def capture(
         cls, base: Base, rows: int, how: Decoding, endings: StopConditions
-    ) -> CudaGraphDecoder | None:
+    ) -> "CudaGraphDecoder | None":
         """A decoder whose step is captured; None where a model's step cannot be."""
         made = cls(base, rows, how, endings)
         try:

@@ -1,7 +1,5 @@
 """Decoding: the interface between rollouts and decoders, which generate the agent's turns."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -95,7 +93,7 @@ class Decoder(Protocol):
 class StopConditions:
     """A turn ends at the model's stop tokens, or as soon as a stop text is written."""
 
-    def __init__(self, chat: Chat, texts: Sequence[str] = ()) -> None:
+    def __init__(self, chat: "Chat", texts: Sequence[str] = ()) -> None:
         self.tokens = chat.stops
         self.texts = texts
         self._chat = chat

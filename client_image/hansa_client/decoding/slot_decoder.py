@@ -3,8 +3,6 @@
 A new episode takes over a slot as soon as another has ended.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import torch

@@ -5,8 +5,6 @@ it serves, by `adapter_sha256` in `/v1/models` or by a name that contains the di
 episodes and after them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import tempfile

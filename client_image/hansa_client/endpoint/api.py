@@ -3,8 +3,6 @@
 A server's error message may quote the prompt, so an error of a turn keeps only the status.
 """
 
-from __future__ import annotations
-
 from typing import Any
 from urllib.parse import urlsplit
 

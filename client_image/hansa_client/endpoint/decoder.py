@@ -4,8 +4,6 @@ Each row is one chat, and a thread waits for its next turn. The tokens are this 
 tokenization of the text. A text that they do not decode to is played, but not trained on.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Mapping, Sequence
 from queue import SimpleQueue

@@ -1,7 +1,5 @@
 """The engine `openai`: an endpoint that serves the adapter, and a decoder for it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -30,7 +28,7 @@ def open_decoder(
     endpoint: Endpoint,
     tensors: Tensors,
     folder: Path,
-    base: Base,
+    base: "Base",
     rows: int,
     how: Decoding,
 ) -> Iterator[EndpointDecoder]:
@@ -47,7 +45,7 @@ def open_decoder(
 
 
 def make_offer(
-    assignment: Assignment, server: str, tensors: Tensors, folder: Path, base: Base
+    assignment: Assignment, server: str, tensors: Tensors, folder: Path, base: "Base"
 ) -> OfferedAdapter:
     """The adapter as it is offered to a server of this kind, whose base model is in the folder."""
     data = lora.encode(tensors)

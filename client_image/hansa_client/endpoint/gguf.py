@@ -4,8 +4,6 @@ llama.cpp rotates neighbouring numbers of a head where Hugging Face's Llama rota
 so the rows of B of q and k are permuted, as those of the base are in its own GGUF.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Mapping

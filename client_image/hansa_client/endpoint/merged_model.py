@@ -4,8 +4,6 @@ It could also load a base with a separate adapter, but without PEFT it would sil
 alone. Merged weights rule that out.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -11,8 +11,6 @@ A file holds one JSON array of these or one per line; we write lines. A learner 
 with `loss` true alone. What is read may come from anywhere: sizes are bounded, types are checked.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A file is read once, before the model is loaded; its episodes become shard 0, wh
 file's digest. Changes to the file do not affect a run that has begun.
 """
 
-from __future__ import annotations
-
 import os
 import random
 from collections.abc import Sequence

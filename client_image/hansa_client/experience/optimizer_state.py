@@ -6,8 +6,6 @@ to the adapter of any round, and the next round then needs the state that belong
 was deleted from the bucket, an older one is used, or none.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from safetensors import SafetensorError
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
     from hansa_client.training.adamw import State
 
 
-def find(store: ObjectStore, assignment: Assignment) -> State | None:
+def find(store: ObjectStore, assignment: Assignment) -> "State | None":
     """The state that belongs to the start adapter, where the spec says to keep it.
 
     It is that of the adapter's round, or of the newest before it in which this silo has trained.
@@ -43,7 +41,7 @@ def find(store: ObjectStore, assignment: Assignment) -> State | None:
     return None
 
 
-def store(store: ObjectStore, assignment: Assignment, state: State) -> None:
+def store(store: ObjectStore, assignment: Assignment, state: "State") -> None:
     """Store this round's state; called before its adapter is stored, which then implies it."""
     if assignment.settings.training.optimizer_state == "keep":
         put_once(store, _key(assignment, assignment.round), save(dict(sorted(state.items()))))

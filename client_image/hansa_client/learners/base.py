@@ -1,7 +1,5 @@
 """The interface of learners."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -76,13 +74,13 @@ class TrainingSet:
     """Epochs, learning rate and batch size."""
     seed: int
     """Seed of the order of batches and of dropout."""
-    optimizer: State | None = None
+    optimizer: "State | None" = None
     """The optimizer's state to continue from; None: a fresh one."""
     skipped: int = 0
     """Groups of episodes without a signal, which are left out."""
     tasks: Sequence[str] = ()
     """The task of each sequence."""
-    private: Protection | None = None
+    private: "Protection | None" = None
     """How the training is made differentially private; None: not at all."""
 
     def plan_steps(self) -> list[list[int]]:
@@ -107,7 +105,7 @@ class Trained:
     """The new adapter."""
     loss: float
     """Mean loss over the last epoch, per token of the agent or per pair."""
-    optimizer: State = field(default_factory=dict)
+    optimizer: "State" = field(default_factory=dict)
     """The optimizer's state after the last step."""
     micro_batch_tokens: int = 0
     """Tokens of a micro-batch after memory ran out; 0: it never did."""

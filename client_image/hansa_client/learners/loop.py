@@ -1,7 +1,5 @@
 """The training loop that all learners share: AdamW, a cosine schedule, micro-batches, no NaN."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -83,7 +81,7 @@ def _make_run(
     lesson: TrainingSet,
     objective: Objective,
     segments: Segments | None = None,
-) -> _Training | PrivateRun:
+) -> "_Training | PrivateRun":
     """The training run, with or without differential privacy."""
     training = lesson.training
     named = {lora.to_peft_name(n): w for n, w in wrapped.named_parameters() if w.requires_grad}

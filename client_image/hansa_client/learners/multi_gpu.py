@@ -5,8 +5,6 @@ the same step. The order of sums differs from that of one process, so the adapte
 the number of GPUs, and only on that. A process that dies ends the Job.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 import subprocess
@@ -66,7 +64,7 @@ def sum_gradients(weights: Sequence[torch.Tensor], loss: float) -> float:
 
 @contextmanager
 def train_on_all_gpus(
-    source: str, folder: Path, lesson: TrainingSet, processes: int | None = None
+    source: str, folder: Path, lesson: "TrainingSet", processes: int | None = None
 ) -> Iterator[None]:
     """Within, all GPUs train on this set; with one GPU or none, nothing is started."""
     count = torch.cuda.device_count() if processes is None else processes

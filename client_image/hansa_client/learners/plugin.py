@@ -1,7 +1,5 @@
 """The base class of learners, builtin or from packages, and checks of what they return."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -30,7 +28,7 @@ class LearnerPlugin(plugins.LearnerFacts, ABC):
 
     @abstractmethod
     def train(
-        self, base: Base, lesson: TrainingSet, progress: Callable[[int, int], None]
+        self, base: "Base", lesson: TrainingSet, progress: Callable[[int, int], None]
     ) -> Trained:
         """Train an adapter without changing the base model."""
 
@@ -66,7 +64,7 @@ def get(name: str, options: PluginOptions | None = None) -> Learner:
     """A learner's `train`, with a check of what it returns."""
     plugin = make(name, options)
 
-    def train(base: Base, lesson: TrainingSet, progress: Callable[[int, int], None]) -> Trained:
+    def train(base: "Base", lesson: TrainingSet, progress: Callable[[int, int], None]) -> Trained:
         trained = plugin.train(base, lesson, progress)
         if not isinstance(trained, Trained):
             raise _make_error(name, f"trained {type(trained).__name__}, expected Trained")

@@ -7,8 +7,6 @@ gradients are computed one by one, which works for any model, or from the segmen
 which is faster on a GPU, above all in CUDA graphs.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -51,7 +49,7 @@ class Protection:
     """Noise multiplier: the standard deviation of a step's noise, in units of the clip."""
     divisor: float
     """Expected batch size, by which a step's sum is divided."""
-    stream: Stream
+    stream: "Stream"
     """Random numbers that stay in the silo."""
 
     def draw(self, step: int) -> list[int]:
@@ -86,7 +84,7 @@ class PrivateRun:
     optimizer: AdamW
     take_step: Callable[[int, int], None]
     """Adds nothing that depends on data."""
-    packed: PackedGradients | None = None
+    packed: "PackedGradients | None" = None
     """Computes the gradients of many trajectories at a time; None: one by one."""
     shrunk: ClassVar[int] = 0
     """Never reported: it would reveal something about the sampled trajectories."""
@@ -183,7 +181,7 @@ class PackedGradients:
     """Per-trajectory gradients from the segments of packed rows."""
 
     scorer: PackedScorer
-    segments: Segments
+    segments: "Segments"
     weights: Sequence[torch.Tensor]
     sequences: Sequence[trajectory.Sequence]
     counts: Sequence[float]

@@ -4,8 +4,6 @@ A small model's private row is about ten thousand short kernels, and launching e
 Python takes longer than running it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch

@@ -4,8 +4,6 @@ Of exploration it needs a world whose rewards tell good from better: where every
 same and every failure nothing, it is success-sft.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch

@@ -3,8 +3,6 @@
 Of exploration it needs nothing: demonstrations alone are enough, and one episode of a task is, too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch

@@ -3,8 +3,6 @@
 Finding and hashing a model needs no torch, so that a client that only reports again starts at once.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import shutil
@@ -58,7 +56,7 @@ class Base:
     """A Hugging Face causal LM in eval mode, without gradients."""
     chat: Chat
     """Its tokenizer and chat template."""
-    device: torch.device
+    device: "torch.device"
     """Its device."""
 
     def cap_length(self, wanted: int) -> int:
@@ -134,14 +132,14 @@ def is_builtin(source: str) -> bool:
     return source.startswith("builtin:")
 
 
-def _read_builtin(folder: Path, dtype: torch.dtype) -> tuple[Any, Any]:
+def _read_builtin(folder: Path, dtype: "torch.dtype") -> tuple[Any, Any]:
     from hansa_client.models.builtin import llama
     from hansa_client.models.builtin import tokenizer as wordtokens
 
     return llama.load(folder, dtype), wordtokens.WordTokens(folder)
 
 
-def _read(folder: Path, dtype: torch.dtype) -> tuple[Any, Any]:
+def _read(folder: Path, dtype: "torch.dtype") -> tuple[Any, Any]:
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
 
@@ -217,7 +215,7 @@ def make_cache_folder() -> Path:
     return folder
 
 
-def download(store: ObjectStore, origin: str, prefix: str, into: Path) -> Path:
+def download(store: "ObjectStore", origin: str, prefix: str, into: Path) -> Path:
     """Download a model's files below a prefix once; the folder appears complete or not at all."""
     target = into / sha256(f"{origin}/{prefix}".encode()).hexdigest()[:24]
     if target.is_dir():
@@ -234,7 +232,7 @@ def download(store: ObjectStore, origin: str, prefix: str, into: Path) -> Path:
     return target
 
 
-def _fetch(store: ObjectStore, folder: str, into: Path) -> None:
+def _fetch(store: "ObjectStore", folder: str, into: Path) -> None:
     try:
         keys: Iterable[str] = list(store.list(folder))
     except NotFound:

@@ -4,8 +4,6 @@ The base model computes all rows at once, and each adapter adds its B·A·x to t
 An adapter that is merged into the weights would be faster, but would apply to all rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -5,8 +5,6 @@ kernels. Here the adapter's products are computed in the model's bf16, its weigh
 a norm is one kernel of torch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from types import MethodType

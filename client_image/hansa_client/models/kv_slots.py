@@ -5,8 +5,6 @@ and written in one pass, and the next episode can take over a slot at once. A fo
 new tokens of many rows; only attention needs to know where a row begins.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -158,7 +156,7 @@ class FlashPlan:
     widest: int
 
     @classmethod
-    def from_spans(cls, slots: KVSlots, spans: Sequence[Span], device: torch.device) -> FlashPlan:
+    def from_spans(cls, slots: KVSlots, spans: Sequence[Span], device: torch.device) -> "FlashPlan":
         """The plan for these spans."""
         begins = [0]
         for span in spans:

@@ -4,8 +4,6 @@ PEFT decides which layers get an adapter and names the tensors; `builtin/lora.py
 the builtin model. Arrays are those of NumPy, as everywhere else in Hansa.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -129,7 +127,7 @@ def fold_layers(wrapped: Any, adapter: Adapter) -> AbstractContextManager[None]:
 
 
 def use_fastest_layers(
-    wrapped: Any, adapter: Adapter, segments: Segments | None = None
+    wrapped: Any, adapter: Adapter, segments: "Segments | None" = None
 ) -> AbstractContextManager[None]:
     """Within, a wrapped model uses the fastest layers for its device.
 
@@ -176,7 +174,7 @@ def _is_foldable(layer: Any, kind: Any, adapter: Adapter) -> bool:
     return on_cpu and rows * columns <= _FOLD * adapter.rank * (rows + columns)
 
 
-def _forward_folded(layer: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+def _forward_folded(layer: Any, x: "torch.Tensor", *args: Any, **kwargs: Any) -> "torch.Tensor":
     from torch.nn.functional import linear
 
     a, b = layer.lora_A["default"].weight, layer.lora_B["default"].weight
@@ -186,7 +184,7 @@ def _forward_folded(layer: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> t
 
 def _compute_delta(
     model: Any, module: str, tensors: Tensors, scale: float
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> "tuple[torch.Tensor, torch.Tensor]":
     """A layer's weight and what the adapter adds to it."""
     import torch
 
@@ -231,7 +229,7 @@ def _wrap(model: Any, adapter: Adapter, *, on_meta: bool) -> Any:
         ) from error
 
 
-def _read_state(wrapped: Any) -> dict[str, torch.Tensor]:
+def _read_state(wrapped: Any) -> "dict[str, torch.Tensor]":
     from peft import get_peft_model_state_dict
 
     state: dict[str, torch.Tensor] = get_peft_model_state_dict(wrapped, save_embedding_layers=False)

@@ -4,8 +4,6 @@ A plain backward pass adds up the trajectories of a row. Here a layer's thin pro
 for each trajectory, which takes as long as the sum, and memory for each trajectory's gradient.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Attention over KV slots for any model of transformers that lets its attention be chosen."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -4,8 +4,6 @@ The format is that of Hermes: a call is `<tool_call>{"name": ..., "arguments": {
 and a result is `<tool_response>...</tool_response>` in a user turn.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The recording endpoint: a harness's requests wait here until the episode has their answers."""
 
-from __future__ import annotations
-
 import math
 import secrets
 import threading

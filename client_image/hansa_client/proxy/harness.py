@@ -1,7 +1,5 @@
 """Harnesses: agents that are started as a command or called by URL, and return a result."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import math

@@ -8,8 +8,6 @@ For each episode a harness gets a task and the URL of a recording endpoint. It s
 there, as to any OpenAI-compatible server, and reports at its end whether it succeeded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, ClassVar, NoReturn
@@ -128,7 +126,7 @@ class Proxy(World):
     def _act(self, action: str) -> Observation:
         raise NotImplementedError  # `step` does it
 
-    def _wait_for_event(self) -> RecordedRequest | HarnessExit:
+    def _wait_for_event(self) -> "RecordedRequest | HarnessExit":
         """The harness's next request, or its end, within the timeout."""
         try:
             return self._events.get(timeout=self._seconds)
@@ -139,7 +137,7 @@ class Proxy(World):
             )
 
     def _observe(
-        self, exchange: RecordedRequest, called: tuple[Mapping[str, object], ...] = ()
+        self, exchange: "RecordedRequest", called: tuple[Mapping[str, object], ...] = ()
     ) -> Observation:
         self._asked = exchange
         request = exchange.request
@@ -167,7 +165,7 @@ class Proxy(World):
         is_fed = all(message["role"] != "assistant" for message in messages[known:])
         return known if goes_on and is_fed else 0
 
-    def _remember_chat(self, exchange: RecordedRequest, spoken: AnswerMessage) -> None:
+    def _remember_chat(self, exchange: "RecordedRequest", spoken: "AnswerMessage") -> None:
         """Remember the chat as the next request has it, if the harness only appends to it."""
         answer: dict[str, object] = {"role": "assistant", "content": spoken.content}
         if spoken.calls:

@@ -5,8 +5,6 @@ and the next episode takes a row as soon as it is free. An episode in which the 
 dropped and counted, and the others continue.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -60,7 +58,7 @@ Decoders = Callable[["Base", int, RolloutConfig], AbstractContextManager["Decode
 
 
 def play(
-    base: Base,
+    base: "Base",
     make_world: Callable[[], World],
     jobs: Sequence[EpisodeJob],
     how: RolloutConfig,
@@ -97,8 +95,8 @@ def play(
 class _EpisodeBatch:
     """The episodes under way, by row."""
 
-    chat: Chat
-    decoder: Decoder
+    chat: "Chat"
+    decoder: "Decoder"
     worlds: WorldPool
     tally: FaultTally
     progress: Progress
@@ -186,7 +184,7 @@ class _EpisodeBatch:
         self.progress(self.done, self.successes)
 
 
-def _check_room(base: Base, episodes: Sequence[LiveEpisode], how: RolloutConfig) -> None:
+def _check_room(base: "Base", episodes: Sequence[LiveEpisode], how: RolloutConfig) -> None:
     """Refuse when every first observation is too long: it would look like an agent without skill.
 
     With privacy nothing is raised, since the error would reveal the tasks' lengths.

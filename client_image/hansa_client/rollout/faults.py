@@ -4,8 +4,6 @@ What a world raises may quote what the agent wrote or read, and a silo's text st
 an exception's own message is never kept, unless it is a sentence about the world's surroundings.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import traceback

@@ -3,8 +3,6 @@
 Worlds that wait for I/O take their steps in threads; all others one after another.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -211,7 +209,7 @@ class WorldPool:
         self._pool: ThreadPoolExecutor | None = None
         self._live: list[LiveEpisode] = []
 
-    def __enter__(self) -> WorldPool:
+    def __enter__(self) -> "WorldPool":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -4,8 +4,6 @@ A part is demonstrated, explored and evaluated with the name, and so the seeds, 
 central silo that pools five others plays the tasks that the five would have played.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 

@@ -4,8 +4,6 @@ A piece is safe when no later token can change it: an incomplete UTF-8 character
 beginning of a stop text are held back.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple

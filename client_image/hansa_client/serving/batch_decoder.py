@@ -1,7 +1,5 @@
 """A decoder for chat requests: each row has its own adapter, temperature, stops and logprobs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple

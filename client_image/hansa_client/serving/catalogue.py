@@ -4,8 +4,6 @@ With --adapter-folder, adapters below that folder may be added and removed while
 calls that vLLM has for it.
 """
 
-from __future__ import annotations
-
 import re
 import threading
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Messages and tools of a chat request, read strictly, as plain data that a template renders."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

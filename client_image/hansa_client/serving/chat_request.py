@@ -3,8 +3,6 @@
 A field that would change the answer and is not supported is refused, never ignored.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A small client of any OpenAI-compatible server, for chats in a terminal."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import closing, contextmanager

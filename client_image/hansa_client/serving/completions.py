@@ -1,7 +1,5 @@
 """Chat completions: from a request to turns of the engine, and from their tokens to documents."""
 
-from __future__ import annotations
-
 import json
 import random
 import time
@@ -63,7 +61,7 @@ class Completions(Service):
             self.catalogue.add(name, path)
         return name
 
-    def begin(self, request: ChatRequest) -> Completion:
+    def begin(self, request: ChatRequest) -> "Completion":
         """Queue a request's answers; OpenAIError for a long prompt or an unknown model."""
         adapter = self.catalogue.open(request.model)
         self._check_size(request)

@@ -1,7 +1,5 @@
 """Documents of a chat completion, as OpenAI's clients read them."""
 
-from __future__ import annotations
-
 import time
 import uuid
 from collections.abc import Sequence
@@ -24,7 +22,7 @@ class AnswerMessage:
     """Tools that it calls."""
 
     @classmethod
-    def parse(cls, request: ChatRequest, text: str) -> AnswerMessage:
+    def parse(cls, request: ChatRequest, text: str) -> "AnswerMessage":
         """An answer's text read: only where tools were offered can it call one."""
         if not request.tools:
             return cls(text)

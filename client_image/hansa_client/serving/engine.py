@@ -4,8 +4,6 @@ A turn that comes while others are written joins their next pass; one that ends,
 has left, frees its slot at once. A pass that fails ends the turns in it and no others.
 """
 
-from __future__ import annotations
-
 import heapq
 import threading
 import traceback

@@ -1,7 +1,5 @@
 """Errors of a request: an HTTP status and one sentence, in the shape of OpenAI's API."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import Any

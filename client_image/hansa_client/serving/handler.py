@@ -1,7 +1,5 @@
 """One connection: paths, keys and errors of an OpenAI-compatible API."""
 
-from __future__ import annotations
-
 import io
 import json
 import time

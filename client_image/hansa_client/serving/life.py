@@ -1,7 +1,5 @@
 """A server's life: load the model, answer requests, and drain those under way."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The HTTP server of chat completions: a bounded number of threads, and an orderly shutdown."""
 
-from __future__ import annotations
-
 import hmac
 import ipaddress
 import socket

@@ -1,7 +1,5 @@
 """Where served adapters come from: a PEFT folder, a run on this machine, a federation's store."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,7 +31,7 @@ class AdapterSource:
     """The base model, as in spec.model.source."""
     entries: Sequence[ServedModel]
     """The adapters, the default one first."""
-    storage: S3 | None = None
+    storage: "S3 | None" = None
     """The store that a model in a bucket is read from."""
 
 
@@ -50,7 +48,7 @@ def read_folder(path: Path) -> AdapterSource:
     return AdapterSource(model=_name_model(base, revision), entries=entries)
 
 
-def read(source: RunDir | Federation, credentials: Path | None, into: Path) -> AdapterSource:
+def read(source: "RunDir | Federation", credentials: Path | None, into: Path) -> AdapterSource:
     """The adapters of a run or a federation, copied so that its store can be closed."""
     with open_source(source, credentials) as (federation, store):
         return _copy_adapters(federation, store, credentials, into)
@@ -66,7 +64,7 @@ def _name_model(base: str, revision: str | None) -> str:
 
 
 def _copy_adapters(
-    federation: Federation, store: ObjectStore, credentials: Path | None, into: Path
+    federation: "Federation", store: "ObjectStore", credentials: Path | None, into: Path
 ) -> AdapterSource:
     spec, status = federation.spec, federation.status
     prefix = spec.storage.s3.prefix if spec.storage else ""
@@ -91,7 +89,7 @@ def _copy_adapters(
     )
 
 
-def _list_rounds(store: ObjectStore, prefix: str) -> list[int]:
+def _list_rounds(store: "ObjectStore", prefix: str) -> list[int]:
     """Rounds with a global adapter, the last first."""
     root = bucket_keys.global_root(prefix)
     made = [
@@ -103,8 +101,8 @@ def _list_rounds(store: ObjectStore, prefix: str) -> list[int]:
 
 
 def _copy_personal(
-    federation: Federation,
-    store: ObjectStore,
+    federation: "Federation",
+    store: "ObjectStore",
     credentials: Path | None,
     folders: dict[int, Path],
     into: Path,

@@ -1,7 +1,5 @@
 """The wire: requests from untrusted clients, read with limits on their time and size."""
 
-from __future__ import annotations
-
 import io
 import select
 import socket
@@ -69,7 +67,7 @@ class TimedReader(io.RawIOBase):
         """As io.RawIOBase wants it."""
         return True
 
-    def readinto(self, buffer: WriteableBuffer) -> int:
+    def readinto(self, buffer: "WriteableBuffer") -> int:
         """What has arrived, at least a byte; TimeoutError after the deadline."""
         if self._room <= 0:
             raise HeadTooLong

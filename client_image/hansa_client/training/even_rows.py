@@ -4,8 +4,6 @@ Each trajectory's gradient is then a product of its own slice of the row. Paddin
 trajectory, where its tokens do not attend to it, and adds nothing; nor do empty trajectories.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

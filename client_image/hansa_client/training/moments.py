@@ -1,7 +1,5 @@
 """Second moments of the inputs of adapted layers: the mean of x·xᵀ over trajectories' tokens."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -64,7 +62,7 @@ def _split_modules(base: Base, modules: Sequence[str]) -> Iterator[list[str]]:
         yield part
 
 
-def _read(base: Base, sequences: Sequence[trajectory.Sequence], sums: _Sums) -> None:
+def _read(base: Base, sequences: Sequence[trajectory.Sequence], sums: "_Sums") -> None:
     lengths = [len(sequence) for sequence in sequences]
     for part in batches.fill_batches(range(len(lengths)), lengths, READ_TOKENS):
         ids = pad_sequence([torch.tensor(sequences[index].tokens) for index in part], True)

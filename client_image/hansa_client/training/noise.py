@@ -5,8 +5,6 @@ hashing holds the GIL. So each process draws for some of the weights, step after
 until its numbers are read. It gets the key through a pipe, never in a file.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 import subprocess

@@ -5,8 +5,6 @@ and reads one trajectory after another elsewhere, for tests. Models of transform
 causal attention can be packed; others are padded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -48,7 +46,7 @@ class Frame:
     """Tokens of the longest trajectory."""
 
     @classmethod
-    def from_lengths(cls, rows: Sequence[Sequence[int]]) -> Frame:
+    def from_lengths(cls, rows: Sequence[Sequence[int]]) -> "Frame":
         """The smallest frame for rows whose trajectories have these lengths."""
         tokens = _STEP * -(-max(map(sum, rows)) // _STEP)
         longest = max(map(max, rows))
@@ -73,7 +71,7 @@ class PackedRow:
     @classmethod
     def pack(
         cls, sequences: Sequence[Sequence[int]], device: torch.device, frame: Frame | None = None
-    ) -> PackedRow:
+    ) -> "PackedRow":
         """A row of these; the rest of a frame is padded with trajectories of zeros.
 
         Those are no longer than the longest, since attention leaves tokens beyond that undefined.

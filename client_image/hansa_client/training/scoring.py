@@ -1,7 +1,5 @@
 """Scoring: log-probabilities of the agent's tokens, by a padded or a packed forward pass."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any

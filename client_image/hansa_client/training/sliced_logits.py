@@ -6,8 +6,6 @@ log-probability changes with its state, which is no larger than the states: it i
 slice, and the logits are gone.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """`hansa aggregate`: one adapter out of several, outside any federation."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -83,7 +81,7 @@ def _print_progress(done: int, total: int) -> None:
     print(f"\r{done} of {total} layers", end=end, file=sys.stderr, flush=True)
 
 
-def _build_data(outcome: MergeOutcome, strategy: str, out: Path) -> dict[str, Any]:
+def _build_data(outcome: "MergeOutcome", strategy: str, out: Path) -> dict[str, Any]:
     diagnostics = outcome.diagnostics
     return {
         "path": str(out),
@@ -95,7 +93,7 @@ def _build_data(outcome: MergeOutcome, strategy: str, out: Path) -> dict[str, An
     }
 
 
-def _print_table(outcome: MergeOutcome) -> None:
+def _print_table(outcome: "MergeOutcome") -> None:
     """How each adapter relates to the result; a cosine below 0 pulls against it."""
     diagnostics = outcome.diagnostics
     if diagnostics is None:

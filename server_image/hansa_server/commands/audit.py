@@ -1,7 +1,5 @@
 """`hansa audit`: was every round merged from what its silos sent, and is all of it still there?"""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -71,21 +69,21 @@ def audit(
 class OpenedRun:
     """A run whose exchange is open."""
 
-    federation: Federation
+    federation: "Federation"
     """The object."""
-    storage: S3
+    storage: "S3"
     """Location of its exchange."""
-    store: ObjectStore
+    store: "ObjectStore"
     """The exchange."""
     adapters: dict[int, str]
     """Digests of adapters by round, as far as the status still has them."""
-    head: AuditHead | None
+    head: "AuditHead | None"
     """Newest entry of the audit log that the status names."""
     undone: frozenset[int]
     """Rounds that `hansa rollback` has undone, as far as the status still has them."""
 
 
-def _read_letters(opened: OpenedRun) -> list[Correspondence]:
+def _read_letters(opened: OpenedRun) -> "list[Correspondence]":
     """The letters of every silo that runs elsewhere."""
     from hansa.members.correspondence import read_correspondence
 
@@ -96,9 +94,9 @@ def _read_letters(opened: OpenedRun) -> list[Correspondence]:
 def _check(
     opened: OpenedRun,
     round_: int | None,
-    letters: list[Correspondence],
+    letters: "list[Correspondence]",
     sealing_key: Path | None,
-) -> list[Findings]:
+) -> "list[Findings]":
     from hansa_server.readonce import ReadOnce
     from hansa_server.recompute import merge_again
     from hansa_server.verify import AuditCheck
@@ -109,7 +107,7 @@ def _check(
         return check.run(partial(merge_again, store, opened.storage), round_)
 
 
-def _open_sealed(opened: OpenedRun, sealing_key: Path | None) -> ObjectStore:
+def _open_sealed(opened: OpenedRun, sealing_key: Path | None) -> "ObjectStore":
     """The exchange with sealed updates opened by the aggregator's key, if it is given."""
     from hansa.store.sealed import UnsealingStore, read_opening_keys
 
@@ -117,7 +115,7 @@ def _open_sealed(opened: OpenedRun, sealing_key: Path | None) -> ObjectStore:
     return UnsealingStore(opened.store, opened.storage.prefix, opening, all_are_sealed=False)
 
 
-def _print_lines(findings: list[Findings], undone: frozenset[int]) -> None:
+def _print_lines(findings: "list[Findings]", undone: frozenset[int]) -> None:
     for each in findings:
         first, *rest = [*each.wrong, *each.unknown] or [_summarize(each)]
         more = "; a rollback has undone it" if each.round in undone else ""
@@ -126,7 +124,7 @@ def _print_lines(findings: list[Findings], undone: frozenset[int]) -> None:
             print(f"  {more}")
 
 
-def _print_letters(letters: list[Correspondence]) -> None:
+def _print_letters(letters: "list[Correspondence]") -> None:
     for each in letters:
         what = f"{count(each.orders, 'order')} and {count(each.answers, 'answer')} verified"
         refused = ", ".join(f"{number} {code}" for code, number in sorted(each.refused.items()))
@@ -134,7 +132,7 @@ def _print_letters(letters: list[Correspondence]) -> None:
         print(f"letters of {each.environment}: {line}")
 
 
-def _count_letters(each: Correspondence) -> dict[str, Any]:
+def _count_letters(each: "Correspondence") -> dict[str, Any]:
     return {
         "environment": each.environment,
         "orders": each.orders,
@@ -144,7 +142,7 @@ def _count_letters(each: Correspondence) -> dict[str, Any]:
     }
 
 
-def _summarize(each: Findings) -> str:
+def _summarize(each: "Findings") -> str:
     what = f"{count(len(each.merged), 'update')} merged"
     if each.failed:
         what = "too few updates passed the gate"
@@ -153,7 +151,7 @@ def _summarize(each: Findings) -> str:
     return f"{what}; signed" if each.signed else what
 
 
-def _build_data(findings: list[Findings], undone: frozenset[int]) -> list[dict[str, Any]]:
+def _build_data(findings: "list[Findings]", undone: frozenset[int]) -> list[dict[str, Any]]:
     return [
         {
             "round": each.round,
@@ -168,7 +166,7 @@ def _build_data(findings: list[Findings], undone: frozenset[int]) -> list[dict[s
     ]
 
 
-def _conclude(findings: list[Findings]) -> int:
+def _conclude(findings: "list[Findings]") -> int:
     """The end in a sentence, and the exit code."""
     verdicts = [each.verdict for each in findings]
     if not verdicts:
@@ -182,7 +180,7 @@ def _conclude(findings: list[Findings]) -> int:
 
 
 @contextmanager
-def _open_run(folder: RunDir, credentials: Path | None) -> Iterator[OpenedRun]:
+def _open_run(folder: "RunDir", credentials: Path | None) -> Iterator[OpenedRun]:
     from hansa.local.results import add_storage, open_store
 
     federation = add_storage(folder.load(), folder)
@@ -198,7 +196,9 @@ def _open_federation(name: str, access: target.StoreAccess) -> Iterator[OpenedRu
         yield _build_opened(federation, store, document.get("status") or {})
 
 
-def _build_opened(federation: Federation, store: ObjectStore, status: dict[str, Any]) -> OpenedRun:
+def _build_opened(
+    federation: "Federation", store: "ObjectStore", status: dict[str, Any]
+) -> OpenedRun:
     """The run, with the rounds of its status; a newer operator may have written more fields."""
     from hansa.api.bucket_documents import AuditHead
 

@@ -1,7 +1,5 @@
 """`hansa inspect`: what an adapter is, without loading a model."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from pathlib import Path
@@ -36,7 +34,7 @@ def inspect(
     print(f"{'targets:':<16}{len(targets)} layers ({', '.join(kinds)})")
 
 
-def _collect_facts(folder: PeftFolder) -> dict[str, Any]:
+def _collect_facts(folder: "PeftFolder") -> dict[str, Any]:
     with folder.file.path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     count = sum(math.prod(shape) for shape in folder.file.shapes.values())
@@ -58,7 +56,7 @@ def _collect_facts(folder: PeftFolder) -> dict[str, Any]:
     }
 
 
-def _measure_norms(folder: PeftFolder) -> dict[str, Any]:
+def _measure_norms(folder: "PeftFolder") -> dict[str, Any]:
     """What the adapter does to the weights, from its singular values."""
     import numpy as np
 

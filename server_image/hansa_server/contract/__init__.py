@@ -5,8 +5,6 @@
 A check raises StrategyContractError with what is wrong. Adapters are small and drawn from seeds.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Reading a server's answers: every field is checked, since it goes into training."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ A server that is not listed is played as `generic` if it speaks like most of the
 /reset {id, data_idx}, /step {id, action}, /observation?id= and /close {id}.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 

@@ -5,8 +5,6 @@ its answer is lost, nobody knows whether the action counted, and the episode is 
 A lost answer to /create leaves an open session on the server.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A world on an AgentGym server: the server has the rules, this module the protocol."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ It keeps nothing between turns, so that planning changes nothing and works from 
 thoughts, one sentence each, have only what an agent can have read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from itertools import repeat
 from typing import Literal, NamedTuple

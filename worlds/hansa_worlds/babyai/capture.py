@@ -1,7 +1,5 @@
 """Reading a room from a minigrid environment: the only module that knows minigrid's classes."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a mission asks for, judged after every step as MiniGrid's verifier judges it."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from hansa_worlds.babyai.grid import DROP, NOBODY, PICKUP, TOGGLE, Grid

@@ -4,8 +4,6 @@ MiniGrid makes the room; playing it here takes microseconds where MiniGrid draws
 every step. A test plays both side by side.
 """
 
-from __future__ import annotations
-
 import copy
 from dataclasses import dataclass, field
 from typing import Any
@@ -74,7 +72,7 @@ class Grid:
         self.steps = 0
         self.ways = (1, start.width, -1, -start.width)
 
-    def copy(self) -> Grid:
+    def copy(self) -> "Grid":
         """The same room, to try things in."""
         other = copy.copy(self)
         other.opaque, other.blocked, other.filled = self.opaque[:], self.blocked[:], self.filled[:]

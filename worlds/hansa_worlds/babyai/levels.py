@@ -1,7 +1,5 @@
 """The 40 levels by number, and how package minigrid makes the room of a level and a seed."""
 
-from __future__ import annotations
-
 import os
 from functools import lru_cache
 from importlib import import_module

@@ -1,7 +1,5 @@
 """The actions in words: which there are in a view, and the steps that each one takes."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from hansa_worlds.babyai import view as views

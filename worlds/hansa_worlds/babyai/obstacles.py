@@ -1,7 +1,5 @@
 """Obstacles: which cells can be reached, and what must be moved to reach the others."""
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Callable, Collection
 from typing import NamedTuple

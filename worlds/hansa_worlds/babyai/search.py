@@ -4,8 +4,6 @@ Only places, ways of facing and opened doors change along a way; what lies aroun
 says where the way may end, and by which last actions.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Callable, Collection, Iterable, Iterator
 

@@ -1,7 +1,5 @@
 """The words of an observation: AgentGym's sentences, or short ones for a small model."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from hansa_worlds.babyai.grid import NOBODY, Grid

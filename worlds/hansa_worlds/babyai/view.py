@@ -5,8 +5,6 @@ is a number, 7 * ahead + 3 - right, and sets of cells are the bits of one intege
 seven table lookups, reachability a few shifts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cache
 from typing import NamedTuple, TypeVar

@@ -6,8 +6,6 @@ the same number wherever it is named; only what can be done is listed; boxes and
 toggled; a mission that fails is over; and a walk stops where the mission ends.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping, Sequence
 

@@ -4,8 +4,6 @@ Every training episode has a new one, so growing must be cheap: meanwhile cells 
 width + column, in a grid with a border of walls.
 """
 
-from __future__ import annotations
-
 import random
 import zlib
 from dataclasses import dataclass, field
@@ -84,7 +82,7 @@ class Map:
         """Steps to the goal from every free cell."""
         return measure_distances(self.free, self.goal)
 
-    def add_low_wall(self) -> Map | None:
+    def add_low_wall(self) -> "Map | None":
         """The maze with its wall low where climbing it saves most moves; None: nowhere does it."""
         begun = measure_distances(self.free, self.start)
         ways: dict[Cell, int] = {}

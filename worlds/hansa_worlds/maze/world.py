@@ -5,8 +5,6 @@ Its train and validation tasks, and every task of `map: generated`, are mazes gr
 the splits draw from different seeds, so no maze is shared.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping, Sequence
 

@@ -4,8 +4,6 @@ The server is not trusted: redirects, proxies of the environment and compression
 answer that is too large, too slow or no JSON is an error.
 """
 
-from __future__ import annotations
-
 import json
 import socket
 import ssl

@@ -5,8 +5,6 @@ counted, and the episode is broken off. Every field of an answer is checked, for
 training.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any

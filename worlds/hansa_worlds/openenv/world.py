@@ -6,8 +6,6 @@ options:
   text_fields: [echoed_message]  # what the agent reads of an observation
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 

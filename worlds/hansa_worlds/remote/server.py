@@ -1,7 +1,5 @@
 """A server that plays episodes, by any protocol: this process's sessions, and a world in one."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import threading

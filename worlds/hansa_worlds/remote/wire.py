@@ -1,7 +1,5 @@
 """A world's server over HTTP: small JSON answers of clean text and finite numbers."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -3,8 +3,6 @@
 Hansa's own is read from the list that lies beside this module.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

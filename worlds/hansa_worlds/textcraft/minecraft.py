@@ -4,8 +4,6 @@ What TextCraft leaves out is left out and counted: smelting and the like, a bloc
 what would close a cycle. A file that is no recipe file is an error that names it.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """What an action means by the book of recipes; the answers are cached."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The expert's plan: all that is missing for the goal, counted down from it through the recipes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

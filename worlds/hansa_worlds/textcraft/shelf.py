@@ -1,7 +1,5 @@
 """What all worlds over one book share: its goals by split, and the recipes that each needs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 

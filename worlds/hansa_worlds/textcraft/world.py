@@ -1,7 +1,5 @@
 """TextCraft: craft a goal item from recipes that the prompt shows among distractors."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping, Sequence
 

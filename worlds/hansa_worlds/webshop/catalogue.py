@@ -1,7 +1,5 @@
 """Catalogues generated from a seed: the same on every machine."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 from functools import lru_cache

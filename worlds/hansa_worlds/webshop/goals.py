@@ -1,7 +1,5 @@
 """What is to be bought: instructions in plain words, written for one product each."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations

@@ -5,8 +5,6 @@ Products come from `items_shuffle*.json` (a list), attributes and generated inst
 Where WebShop draws a price or a bound at random, a seed from the asin draws it here.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import reprlib
@@ -115,7 +113,7 @@ def _load_shop(files: Files, most: int, _stamps: tuple[tuple[int, int], ...]) ->
     return Shop("files", products, lambda product: wishes[product.key])
 
 
-def _read_by_asin(name: str, path: str) -> Iterator[tuple[str, JsonEntry]]:
+def _read_by_asin(name: str, path: str) -> "Iterator[tuple[str, JsonEntry]]":
     if not path:
         return
     for asin, value in _read_json(name, path, dict, "an object").items():
@@ -137,7 +135,7 @@ def _read_json(name: str, path: str, kind: type[T], fits: str) -> T:
     return found
 
 
-def _read_products(path: str, most: int, known: Mapping[str, JsonEntry]) -> Iterator[Product]:
+def _read_products(path: str, most: int, known: "Mapping[str, JsonEntry]") -> Iterator[Product]:
     found: list[object] = _read_json("products", path, list, "a list")
     seen: set[str] = set()
     for number, value in enumerate(found[:most]):
@@ -150,7 +148,7 @@ def _read_products(path: str, most: int, known: Mapping[str, JsonEntry]) -> Iter
         yield _make_product(entry, asin, known.get(asin))
 
 
-def _make_product(entry: JsonEntry, asin: str, known: JsonEntry | None) -> Product:
+def _make_product(entry: "JsonEntry", asin: str, known: "JsonEntry | None") -> Product:
     title = entry.text("name", longest=_LONGEST_TITLE)
     cents, price = _read_price(entry, asin)
     return Product(
@@ -168,7 +166,7 @@ def _make_product(entry: JsonEntry, asin: str, known: JsonEntry | None) -> Produ
     )
 
 
-def _read_price(entry: JsonEntry, asin: str) -> tuple[int, str]:
+def _read_price(entry: "JsonEntry", asin: str) -> tuple[int, str]:
     """The price in cents and as pages show it; "$10.0 to $20.0" is a random price between."""
     text = entry.text("pricing", "")
     if not text:
@@ -184,7 +182,7 @@ def _read_price(entry: JsonEntry, asin: str) -> tuple[int, str]:
     return cents, " to ".join(f"${float(amount)}" for amount in amounts)
 
 
-def _read_options(entry: JsonEntry) -> dict[str, tuple[str, ...]]:
+def _read_options(entry: "JsonEntry") -> dict[str, tuple[str, ...]]:
     found = {}
     for name, values in entry.lists("customization_options"):
         texts = (value.text("value", "").replace("/", " | ").lower() for value in values)
@@ -196,7 +194,7 @@ def _read_options(entry: JsonEntry) -> dict[str, tuple[str, ...]]:
     return dict(list(found.items())[:_MOST_OPTIONS])
 
 
-def _read_instructions(product: Product, entry: JsonEntry) -> Iterator[ShoppingGoal]:
+def _read_instructions(product: Product, entry: "JsonEntry") -> Iterator[ShoppingGoal]:
     """People's instructions; those without attributes are left out, as in WebShop."""
     for number, one in enumerate(entry.entries()):
         attributes = one.texts("instruction_attributes")
@@ -207,7 +205,7 @@ def _read_instructions(product: Product, entry: JsonEntry) -> Iterator[ShoppingG
             )
 
 
-def _make_instructions(product: Product, entry: JsonEntry) -> Iterator[ShoppingGoal]:
+def _make_instructions(product: Product, entry: "JsonEntry") -> Iterator[ShoppingGoal]:
     """The generated instruction with values of every option; a few of all combinations."""
     instruction, attributes = entry.text("instruction", ""), entry.texts("instruction_attributes")
     if not instruction or not attributes:
@@ -282,7 +280,7 @@ class JsonEntry:
             raise self.make_error(field, value, "a list of texts")
         return tuple(text for one in found[:MOST_ENTRIES] if (text := clean(one)))
 
-    def lists(self, field: str) -> Iterator[tuple[str, list[JsonEntry]]]:
+    def lists(self, field: str) -> "Iterator[tuple[str, list[JsonEntry]]]":
         """A field's lists of entries, by name; a list that is null is left out."""
         value = self._get(field)
         if value is None or value == "":
@@ -298,7 +296,7 @@ class JsonEntry:
             kept = items[:MOST_ENTRIES]
             yield clean(name), [JsonEntry(f"{where} {at}", item) for at, item in enumerate(kept)]
 
-    def entries(self) -> list[JsonEntry]:
+    def entries(self) -> "list[JsonEntry]":
         """The value itself as a list of entries."""
         if not isinstance(self._value, list):
             raise OptionError(f"{self._where}: got {_format_value(self._value)}, expected a list")

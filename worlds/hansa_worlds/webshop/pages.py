@@ -1,7 +1,5 @@
 """How the shop's pages read: WebShop's text, and a short form for small models."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 

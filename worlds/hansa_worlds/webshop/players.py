@@ -1,7 +1,5 @@
 """The players of webshop: an expert that knows the catalogue, and a greedy one."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -36,14 +34,14 @@ def to_query(text: str) -> str:
     return " ".join(split_words(text))[:_LONGEST_QUERY].strip()
 
 
-def choose_move(view: WebShop) -> Move:
+def choose_move(view: "WebShop") -> Move:
     """The expert's next move; it knows the whole catalogue, its thoughts only what pages show."""
     if view.product:
         return _move_on_item(view, view.product)
     return _move_on_search(view) if view.found is None else _move_on_results(view, view.found)
 
 
-def _move_on_search(view: WebShop) -> Move:
+def _move_on_search(view: "WebShop") -> Move:
     goal = view.goal
     queries = (
         goal.query,
@@ -59,13 +57,13 @@ def _move_on_search(view: WebShop) -> Move:
     return Move(f"I look for {best}.", f"search[{best}]")
 
 
-def _rank_query(view: WebShop, query: str) -> int:
+def _rank_query(view: "WebShop", query: str) -> int:
     """The page on which a query's first fitting product stands; far away when there is none."""
     aims = _find_aims(view.shop, view.goal, view.shop.find(query))
     return aims[0] // view.per_page if aims else len(view.shop.products)
 
 
-def _move_on_results(view: WebShop, found: tuple[str, ...]) -> Move:
+def _move_on_results(view: "WebShop", found: tuple[str, ...]) -> Move:
     aims = _find_aims(view.shop, view.goal, found)
     if not aims:
         return Move("Nothing here fits, so I search again.", f"click[{BACK}]")
@@ -80,7 +78,7 @@ def _move_on_results(view: WebShop, found: tuple[str, ...]) -> Move:
 
 
 def _find_detour(
-    view: WebShop, found: tuple[str, ...], aims: list[int], away: int
+    view: "WebShop", found: tuple[str, ...], aims: list[int], away: int
 ) -> Product | None:
     """A product that looks right but is not, when there are turns enough to find that out.
 
@@ -98,7 +96,7 @@ def _find_detour(
     return None
 
 
-def _looks_right(view: WebShop, product: Product) -> bool:
+def _looks_right(view: "WebShop", product: Product) -> bool:
     """Whether what the results page shows of a product speaks for it."""
     goal = view.goal
     if product.cents > goal.most_cents or reward.score_type(product, goal.target) < 1.0:
@@ -109,24 +107,24 @@ def _looks_right(view: WebShop, product: Product) -> bool:
     return any(list_stems(wanted) <= title for wanted in goal.attributes)
 
 
-def _estimate_cost(view: WebShop, product: Product) -> int:
+def _estimate_cost(view: "WebShop", product: Product) -> int:
     """Turns to find out that a product does not fit: its page shows it, or the page below."""
     return 2 if _find_lacking(view, product) or not view.pages.details else 4
 
 
-def _find_lacking(view: WebShop, product: Product) -> str:
+def _find_lacking(view: "WebShop", product: Product) -> str:
     """A wanted option value that the product lacks, or ""."""
     return next((one for one in view.goal.options if not reward.find_matching(product, one)), "")
 
 
-def _praise(view: WebShop, product: Product) -> str:
+def _praise(view: "WebShop", product: Product) -> str:
     if not view.pages.details:
         return f"{product.key} may fit."
     bound = "" if view.goal.most_cents >= ANY_PRICE else ", which is not too dear"
     return f"{product.key} may fit and costs {product.price}{bound}, so I open it."
 
 
-def _move_on_item(view: WebShop, product: Product) -> Move:
+def _move_on_item(view: "WebShop", product: Product) -> Move:
     unsaid = _find_unsaid(view, product)
     if view.detail:
         verdict = "is" if reward.has_attribute(product, unsaid) else "is not"
@@ -153,14 +151,14 @@ def _move_on_item(view: WebShop, product: Product) -> Move:
     return Move("Everything is as asked for, so I buy it.", f"click[{BUY}]")
 
 
-def _leave(view: WebShop, product: Product) -> Move:
+def _leave(view: "WebShop", product: Product) -> Move:
     lacking = _find_lacking(view, product)
     why = f"It does not come in {lacking}" if lacking else "This does not fit"
     elsewhere = bool(_find_aims(view.shop, view.goal, view.found or ()))
     return Move(f"{why}, so I go back.", f"click[{PREVIOUS if elsewhere else BACK}]")
 
 
-def _find_unsaid(view: WebShop, product: Product) -> str:
+def _find_unsaid(view: "WebShop", product: Product) -> str:
     """An attribute that is asked for and not in the title; the one that fails before others."""
     if not view.pages.details:
         return ""
@@ -169,7 +167,7 @@ def _find_unsaid(view: WebShop, product: Product) -> str:
     return min(open_, key=lambda one: reward.has_attribute(product, one), default="")
 
 
-def choose_greedily(view: WebShop) -> str:
+def choose_greedily(view: "WebShop") -> str:
     """The greedy buyer's next action: the first result, with the options that were named."""
     if view.product:
         return f"click[{PREVIOUS if view.detail else _choose_button(view, view.product)}]"
@@ -179,7 +177,7 @@ def choose_greedily(view: WebShop) -> str:
     return f"click[{listed[0] if listed else BACK}]"
 
 
-def _choose_button(view: WebShop, product: Product) -> str:
+def _choose_button(view: "WebShop", product: Product) -> str:
     asked = list_stems(view.goal.instruction)
     for values in product.options.values():
         named = [value for value in values if list_stems(value) and list_stems(value) <= asked]

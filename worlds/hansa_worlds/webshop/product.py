@@ -1,7 +1,5 @@
 """What is for sale: a product, as the pages show it and the reward judges it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

@@ -6,8 +6,6 @@ Where WebShop compares spellings by a fuzzy ratio above 85, two texts are alike 
 words of one are all among the other's, plurals and order aside; a ratio of 100 in WebShop.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import lru_cache
 

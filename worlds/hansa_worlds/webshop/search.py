@@ -1,7 +1,5 @@
 """BM25 over a catalogue: an inverted index with every word's weight worked out in advance."""
 
-from __future__ import annotations
-
 import math
 import re
 from array import array

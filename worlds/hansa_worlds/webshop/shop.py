@@ -1,7 +1,5 @@
 """A shop: its products, the search over them, and the wishes written for each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
 

@@ -4,8 +4,6 @@ No kind shares a word with another, and no attribute holds another's words: a ma
 an accident of wording.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,7 +1,5 @@
 """WebShop as text: search a catalogue, open products, choose options, buy the right one."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Mapping, Sequence

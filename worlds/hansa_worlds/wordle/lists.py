@@ -1,7 +1,5 @@
 """Word lists of the wordle world: two of our own, or yours by option or by file."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from functools import cache

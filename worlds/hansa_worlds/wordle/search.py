@@ -1,7 +1,5 @@
 """Deduction in the wordle world: what an answer says, which words fit, which guess is safe."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 

@@ -5,8 +5,6 @@ pairs apart and shares the secrets: a small word list then still gives hundreds 
 but they measure deduction on known words, not words never seen.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping, Sequence
 from functools import lru_cache

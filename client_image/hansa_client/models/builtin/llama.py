@@ -5,8 +5,6 @@ has the same names of weights and computes the same operations in the same order
 gives the same bytes either way. Other models use transformers.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -45,12 +43,12 @@ class LlamaConfig:
     rope_theta: float
     """From `rope_parameters`."""
 
-    def get_text_config(self) -> LlamaConfig:
+    def get_text_config(self) -> "LlamaConfig":
         """Itself, as a text model of transformers answers."""
         return self
 
     @classmethod
-    def read(cls, folder: Path) -> LlamaConfig:
+    def read(cls, folder: Path) -> "LlamaConfig":
         """The settings of the model in a folder."""
         config = json.loads((folder / "config.json").read_text())
         config |= config["rope_parameters"]

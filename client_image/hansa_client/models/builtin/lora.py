@@ -4,8 +4,6 @@ Names, initial values and arithmetic are those of PEFT, bit for bit; tests compa
 adapter trained here and one trained by PEFT from the same seed have the same bytes.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 
