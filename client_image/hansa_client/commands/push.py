@@ -17,8 +17,8 @@ from hansa.publish.bucket import set_endpoint
 from hansa.publish.parcel import Item
 from hansa.publish.place import HubPlace, RegistryPlace, parse
 from hansa.publish.tracked_run import read_document
-from hansa_client.commands import trajectories
 from hansa_client.commands.dataset import Dataset
+from hansa_client.commands.silos import open_silos
 
 Base = Annotated[
     str | None,
@@ -107,7 +107,7 @@ def push(
     result = _read(run, round_, access)
     shipments = [_prepare(result, place, asked)]
     if trajectories_of and isinstance(place, HubPlace):
-        with trajectories.open_silos(run, access) as silos:
+        with open_silos(access.find(run), access.credentials) as silos:
             dataset = Dataset.read(silos, trajectories_of)
         shipments.append(_prepare_dataset(dataset, place, asked, shipments[0]))
         dataset.show_some()

@@ -14,7 +14,7 @@ from hansa.api.status import Federation
 from hansa.core.errors import Unreachable
 from hansa.local.credentials import read_credentials
 from hansa.local.rundir import RunDir
-from hansa.publish.bucket import check_name, suggest_forward
+from hansa.publish.bucket import check_name, open_source, suggest_forward
 from hansa.store.base import ObjectStore
 
 
@@ -36,31 +36,24 @@ class StoredSilo:
 
 
 @contextmanager
-def open_run(folder: RunDir, credentials: Path | None) -> Iterator[list[StoredSilo]]:
-    """The silos of a run on this machine: in its own store, or in yours."""
-    from hansa.local.results import add_storage, open_store
-
-    federation = folder.load()
-    if not folder.store.exists():
-        yield _make_silos(federation.spec, credentials)
-        return
-    spec = add_storage(federation, folder).spec
-    prefix = spec.storage.s3.prefix if spec.storage else ""
-    with open_store(federation, folder) as store:
-        yield [StoredSilo(e, store, prefix, str(folder.store)) for e in spec.environments]
-
-
-@contextmanager
-def open_federation(federation: Federation, credentials: Path | None) -> Iterator[list[StoredSilo]]:
-    """The silos of a federation on a cluster, with your own credentials."""
-    silos = _make_silos(federation.spec, credentials)
-    for silo in silos:
-        check_name(_locate(federation.spec, silo.environment))
-    try:
-        yield silos
-    except Unreachable as error:
-        hint = suggest_forward(federation.spec.storage.s3) if federation.spec.storage else ""
-        raise Unreachable(error.message, hint=hint) from error
+def open_silos(source: RunDir | Federation, credentials: Path | None) -> Iterator[list[StoredSilo]]:
+    """The silos of a run on this machine, in its own store or in yours, or of a federation."""
+    if isinstance(source, Federation):
+        silos = _make_silos(source.spec, credentials)
+        for silo in silos:
+            check_name(_locate(source.spec, silo.environment))
+        try:
+            yield silos
+        except Unreachable as error:
+            hint = suggest_forward(source.spec.storage.s3) if source.spec.storage else ""
+            raise Unreachable(error.message, hint=hint) from error
+    elif source.store.exists():
+        with open_source(source, credentials) as (federation, store):
+            spec, where = federation.spec, str(source.store)
+            prefix = spec.require_s3().prefix
+            yield [StoredSilo(each, store, prefix, where) for each in spec.environments]
+    else:
+        yield _make_silos(source.load().spec, credentials)
 
 
 def _make_silos(spec: FederationSpec, credentials: Path | None) -> list[StoredSilo]:

@@ -1,7 +1,6 @@
 """`hansa trajectories`: browse the episodes that the silos of a run have kept."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -11,14 +10,13 @@ from typing import Annotated, Any
 import typer
 
 from hansa.api import bucket_keys
-from hansa.api.status import Federation
 from hansa.cli.common import Format, Output, console, print_data, say
 from hansa.cli.target import Run, StoreAccess
 from hansa.core.errors import Corrupt, Denied, InputError
 from hansa.core.sanitize import sanitize
-from hansa_client.commands import common, silos
+from hansa_client.commands import common
 from hansa_client.commands.show import EpisodeScreen, format_reward
-from hansa_client.commands.silos import StoredSilo
+from hansa_client.commands.silos import StoredSilo, open_silos
 from hansa_client.experience import agentgym_format, shards
 from hansa_client.trajectory import Episode
 
@@ -98,7 +96,7 @@ def trajectories(
     wanted = EpisodeFilter(round=round_, success=success, task=task)
     if export:
         common.check_target("--export", export, force=force)
-    with open_silos(run, access) as every:
+    with open_silos(access.find(run), access.credentials) as every:
         matches = find(choose(every, environment), wanted)
         if export:
             _export(matches, export)
@@ -106,14 +104,6 @@ def trajectories(
             _show(matches, show, output)
         else:
             _list(matches, limit, output)
-
-
-def open_silos(run: str, access: StoreAccess) -> AbstractContextManager[list[StoredSilo]]:
-    """The silos of a run on this machine, or of a federation on the cluster."""
-    source = access.find(run)
-    if isinstance(source, Federation):
-        return silos.open_federation(source, access.credentials)
-    return silos.open_run(source, access.credentials)
 
 
 def choose(

@@ -14,13 +14,12 @@ from hansa.cli import target
 from hansa.cli.common import Format, Output, print_data, say
 from hansa.core.errors import InputError
 from hansa.core.text import count
-from hansa.publish.bucket import open_bucket, read_known_fields, set_endpoint
+from hansa.publish.bucket import open_source, read_known_fields, set_endpoint
 
 if TYPE_CHECKING:
     from hansa.api.bucket_documents import AuditHead
     from hansa.api.spec import S3
     from hansa.api.status import Federation
-    from hansa.local.rundir import RunDir
     from hansa.members.correspondence import Correspondence
     from hansa.store.base import ObjectStore
     from hansa_server.findings import Findings
@@ -45,10 +44,7 @@ def audit(
 
     Exit 0: all rounds are equal. 1: something differs. 3: something cannot be checked.
     """
-    folder = access.find_folder(run)
-    with (
-        _open_run(folder, access.credentials) if folder else _open_federation(run, access)
-    ) as opened:
+    with _open(run, access) as opened:
         letters = _read_letters(opened)
         findings = _check(opened, round_, letters, sealing_key)
     if round_ is not None and not findings:
@@ -180,19 +176,11 @@ def _conclude(findings: "list[Findings]") -> int:
 
 
 @contextmanager
-def _open_run(folder: "RunDir", credentials: Path | None) -> Iterator[OpenedRun]:
-    from hansa.local.results import add_storage, open_store
-
-    federation = add_storage(folder.load(), folder)
-    with open_store(folder.load(), folder, credentials) as store:
-        yield _build_opened(federation, store, federation.status.to_json())
-
-
-@contextmanager
-def _open_federation(name: str, access: target.StoreAccess) -> Iterator[OpenedRun]:
-    document = access.open().get(name)
-    federation = set_endpoint(read_known_fields(document), access.endpoint)
-    with open_bucket(federation.spec, access.credentials) as store:
+def _open(run: str, access: target.StoreAccess) -> Iterator[OpenedRun]:
+    folder = access.find_folder(run)
+    document = folder.load().to_json() if folder else access.open().get(run)
+    source = folder or set_endpoint(read_known_fields(document), access.endpoint)
+    with open_source(source, access.credentials) as (federation, store):
         yield _build_opened(federation, store, document.get("status") or {})
 
 

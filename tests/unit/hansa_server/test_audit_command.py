@@ -41,7 +41,7 @@ def audited(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
                 federation=federation, adapters={}, head=None, undone=frozenset(undone), **place
             )
 
-        monkeypatch.setattr(audit, "_open_run", opened)
+        monkeypatch.setattr(audit, "_open", opened)
         capsys.readouterr()  # what the run's own aggregators said
         with pytest.raises(SystemExit) as ended:
             hansa(["audit", "./run", *arguments])
