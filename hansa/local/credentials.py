@@ -81,18 +81,11 @@ def check_experience_key(variables: Mapping[str, str], silo: str, field: str) ->
         )
 
 
-def read_masking_keys(
-    spec: FederationSpec, folder: Path | None, *, embedded: bool
-) -> dict[str, dict[str, str]]:
+def read_masking_keys(spec: FederationSpec, folder: Path | None) -> dict[str, dict[str, str]]:
     """By environment, what its clients get; refused where a mask could not be made, or hides
     nothing."""
     if spec.aggregation.secure is None:
         return {}
-    if embedded:
-        raise InputError(
-            "spec.aggregation.secure: got masks, and the embedded store holds every silo's update "
-            "without them, expected spec.storage and no --embedded-store"
-        )
     here = [e for e in spec.environments if e.member is None]
     if here and folder is None:
         raise InputError(

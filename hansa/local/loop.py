@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hansa.api.courier_assignment import ENV_SIGNING_KEY
 from hansa.api.jobs import Event, ObservedJob
-from hansa.api.spec import S3, ExchangeStorage, FederationSpec
+from hansa.api.spec import S3, ExchangeStorage, FederationSpec, Storage
 from hansa.api.status import Federation
 from hansa.core.errors import InputError, StoreError, UnsealError
 from hansa.core.exits import Exit
@@ -23,7 +23,7 @@ from hansa.local.credentials import (
     read_signer,
 )
 from hansa.local.executor import LocalExecutor, compute_wait_seconds, now
-from hansa.local.objectstore import BUCKET, LocalStore
+from hansa.local.objectstore import BUCKET, EmbeddedStore, LocalStore, place_private
 from hansa.local.rundir import RunDir
 from hansa.members.courier import load_key
 from hansa.plan.federation import plan
@@ -83,7 +83,7 @@ def run(
         environ = store.environ if store else partial(choose_credentials, given)
         _check_silos_elsewhere(spec, options, embedded=embedded)
         _check_sealing_key(spec, options, embedded=embedded)
-        of_silos = read_masking_keys(spec, options.masking_keys, embedded=embedded)
+        of_silos = read_masking_keys(spec, options.masking_keys)
         if not embedded:
             check_own_store(spec, environ)
             _check_experience_keys(spec, environ)
@@ -229,19 +229,31 @@ def _log_events(events: Sequence[Event], folder: RunDir, display: "Display | Non
 
 
 def use_embedded(federation: Federation) -> FederationSpec:
-    """The spec with the embedded store's place in it; its address comes with its start."""
-    s3 = S3(bucket=BUCKET, prefix=federation.metadata.name)
-    apart = {"experience_storage": None, "experience_key_secret": None}
-    environments = [e.model_copy(update=apart) for e in federation.spec.environments]
+    """The spec with the embedded store's place in it; its address comes with its start.
+
+    With privacy or masks each environment has a bucket of its own there, which no other may read.
+    """
+    spec, s3 = federation.spec, S3(bucket=BUCKET, prefix=federation.metadata.name)
+    is_private = spec.privacy is not None or spec.aggregation.secure is not None
+    environments = [
+        e.model_copy(
+            update={
+                "experience_storage": Storage(s3=place_private(s3, e.name)) if is_private else None,
+                "experience_key_secret": None,
+            }
+        )
+        for e in spec.environments
+    ]
     update = {"storage": ExchangeStorage(s3=s3), "environments": environments}
-    return federation.spec.model_copy(update=update)
+    return spec.model_copy(update=update)
 
 
 def open_embedded(folder: RunDir, spec: FederationSpec) -> LocalStore:
     """The embedded store of a run's folder."""
     names = [environment.name for environment in spec.environments]
     prefix = spec.storage.s3.prefix if spec.storage else ""
-    return LocalStore(folder.store, names, prefix=prefix)
+    private = any(environment.experience_storage for environment in spec.environments)
+    return LocalStore(folder.store, names, prefix=prefix, private=private)
 
 
 def own_store(spec: FederationSpec, variables: dict[str, str] | None = None) -> ObjectStore:
@@ -260,7 +272,9 @@ def open_experience(
     environ = variables if variables is not None else os.environ
     own, place = spec.environment(environment).experience_storage, spec.private_storage(environment)
     store = exchange
-    if own:
+    if own and isinstance(exchange, EmbeddedStore):
+        store = exchange.open_private(environment)
+    elif own:
         store = open_private(own.s3, environment, environ, read_signer(variables or {}))
     file = environ.get(ENV_EXPERIENCE_KEY)
     opening = read_opening_keys(Path(file), ENV_EXPERIENCE_KEY) if file else []

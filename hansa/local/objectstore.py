@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any, Self
 
+from hansa.api.job_names import fit
 from hansa.api.spec import S3
 from hansa.core.errors import HansaError, InputError, StoreError, Unreachable
 from hansa.core.files import refuse_links
@@ -67,15 +68,20 @@ class LocalStore:
         environments: Sequence[str],
         *,
         prefix: str = "",
+        private: bool = False,
         start_seconds: float = 30.0,
     ) -> None:
-        """`folder` keeps the data; credentials are created anew at each start."""
+        """`folder` keeps the data; credentials are created anew at each start.
+
+        `private`: each environment's experience is in a bucket of its own.
+        """
         self.folder = folder.absolute()
         self.credentials = {
             name: Credentials(access_key=secrets.token_hex(10), secret_key=secrets.token_hex(20))
             for name in [*environments, access_grants.AGGREGATOR, RUNNER]
         }
         self._prefix = prefix
+        self._private = list(environments) if private else []
         self._start_seconds = start_seconds
         self._signing_key = secrets.token_hex(16)
         self._grpc: dict[str, str] = {}
@@ -101,17 +107,20 @@ class LocalStore:
         """Process of the running server."""
         return self._process.pid if self._process and self.alive() else None
 
-    def store(self, name: str = RUNNER, retry: Retry | None = None) -> S3Store:
+    def store(self, name: str = RUNNER, retry: Retry | None = None) -> "EmbeddedStore":
         """The bucket as one identity sees it."""
-        return S3Store(self.s3, credentials=self.credentials[name], retry=retry)
+        return EmbeddedStore(self.s3, credentials=self.credentials[name], retry=retry)
 
     def environ(self, name: str) -> dict[str, str]:
         """AWS_* variables of one identity."""
         mine = self.credentials[name]
+        # The spec has no address of a private bucket: there it could not change with each start.
+        address = {"AWS_ENDPOINT_URL_S3": self.s3.endpoint or ""} if self._private else {}
         return {
             "AWS_ACCESS_KEY_ID": mine.access_key,
             "AWS_SECRET_ACCESS_KEY": mine.secret_key,
             "AWS_EC2_METADATA_DISABLED": "true",
+            **address,
         }
 
     def start(self) -> None:
@@ -125,6 +134,8 @@ class LocalStore:
         self._clean_up_after_kill()
         try:
             self._start_on_free_ports(binary)
+            for name in self._private:
+                self.store().open_private(name).ensure_bucket()
         except BaseException:
             self.close()
             raise
@@ -186,7 +197,8 @@ class LocalStore:
     def _granted(self, name: str) -> list[access_grants.Grant]:
         if name == access_grants.AGGREGATOR:
             return access_grants.aggregator_grants(self.s3, claims=True)
-        return access_grants.environment_grants(self.s3, name, self.s3, claims=True, ledger=True)
+        own = place_private(self.s3, name) if self._private else self.s3
+        return access_grants.environment_grants(self.s3, name, own, claims=True, ledger=True)
 
     def _spawn(self, binary: Path) -> None:
         check_room(self.folder)
@@ -314,6 +326,20 @@ class LocalStore:
         (self.folder / "ports.json").unlink(missing_ok=True)
 
 
+class EmbeddedStore(S3Store):
+    """The exchange of an embedded store, by an identity that may read other buckets in it, too."""
+
+    def open_private(self, environment: str) -> S3Store:
+        """The bucket of one environment's experience."""
+        return S3Store(place_private(self.s3, environment), credentials=self._credentials)
+
+
+def place_private(s3: S3, environment: str) -> S3:
+    """Where an environment's experience is, where it has a bucket of its own."""
+    bucket = fit(f"{BUCKET}-{environment}")
+    return s3.model_copy(update={"bucket": bucket, "prefix": ""})
+
+
 def _name_certificate(certificate: Path, key: Path) -> dict[str, str]:
     """Variables by which every part asks the others for this certificate, and shows it."""
     named = {"WEED_GRPC_CA": str(certificate), "WEED_HTTPS_MASTER_CA": str(certificate)}
@@ -322,7 +348,7 @@ def _name_certificate(certificate: Path, key: Path) -> dict[str, str]:
     return named
 
 
-def attach(folder: Path) -> S3Store | None:
+def attach(folder: Path) -> EmbeddedStore | None:
     """The store of a run that is at work in this folder, as its runner sees it; or none."""
     try:
         ports = json.loads((folder / "ports.json").read_text())
@@ -334,7 +360,7 @@ def attach(folder: Path) -> S3Store | None:
     who = Credentials(access_key=mine["accessKey"], secret_key=mine["secretKey"])
     place = S3(endpoint=f"http://{_HOST}:{port}", bucket=BUCKET)
     # Short: when the run ends meanwhile, that address no longer answers.
-    return S3Store(place, credentials=who, retry=Retry(patience_seconds=5.0))
+    return EmbeddedStore(place, credentials=who, retry=Retry(patience_seconds=5.0))
 
 
 def find_weed() -> Path:

@@ -306,6 +306,7 @@ class S3Store:
         from botocore.config import Config
 
         limit = max(self.retry.patience_seconds, 0.1)
+        endpoint = self.s3.endpoint or os.environ.get("AWS_ENDPOINT_URL_S3")
         config = Config(
             region_name=self.s3.region,
             connect_timeout=min(self.retry.connect_seconds, limit),
@@ -315,14 +316,14 @@ class S3Store:
             s3={"addressing_style": self.s3.addressing_style},
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
-            proxies={} if _is_loopback(self.s3.endpoint) else None,
+            proxies={} if _is_loopback(endpoint) else None,
         )
         given = self._credentials
         session = botocore.session.Session()
         session.register_component("data_loader", _loader())
         return session.create_client(
             "s3",
-            endpoint_url=self.s3.endpoint,
+            endpoint_url=endpoint,
             config=config,
             verify=self._verify,
             aws_access_key_id=given.access_key if given else None,

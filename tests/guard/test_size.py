@@ -7,7 +7,7 @@ from tests.support.sources import ROOT
 
 FILE_LINES = 400
 FUNCTION_LINES = 60
-PRODUCT_LINES = 65_880
+PRODUCT_LINES = 65_910
 """Of all packages. A feature pays for its lines with others: whoever raises this says why."""
 READ = [*sources.FILES, *sources.PLUGINS]
 

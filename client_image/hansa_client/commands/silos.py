@@ -38,6 +38,8 @@ class StoredSilo:
 @contextmanager
 def open_silos(source: RunDir | Federation, credentials: Path | None) -> Iterator[list[StoredSilo]]:
     """The silos of a run on this machine, in its own store or in yours, or of a federation."""
+    from hansa.local.loop import open_experience
+
     if isinstance(source, Federation):
         silos = _make_silos(source.spec, credentials)
         for silo in silos:
@@ -50,8 +52,10 @@ def open_silos(source: RunDir | Federation, credentials: Path | None) -> Iterato
     elif source.store.exists():
         with open_source(source, credentials) as (federation, store):
             spec, where = federation.spec, str(source.store)
-            prefix = spec.require_s3().prefix
-            yield [StoredSilo(each, store, prefix, where) for each in spec.environments]
+            yield [
+                StoredSilo(e, open_experience(spec, e.name, store), _locate(spec, e).prefix, where)
+                for e in spec.environments
+            ]
     else:
         yield _make_silos(source.load().spec, credentials)
 
