@@ -99,7 +99,7 @@ def read_status(
     kubeconfig: str | None = None,
 ) -> Federation:
     """A federation with its status: of a run's folder, or by its name on the cluster."""
-    if _is_folder(where):
+    if _is_folder(where, namespace, context, kubeconfig):
         return RunDir(Path(where)).load()
     return read_document(open_federations(namespace, context, kubeconfig).get(str(where)))
 
@@ -123,7 +123,7 @@ def pull(
     """
     given, number = Path(credentials) if credentials else None, str(round)
     target = Path(to) if to else None
-    if _is_folder(where):
+    if _is_folder(where, namespace, context, kubeconfig):
         if endpoint:
             raise InputError("endpoint: got one, but it is for a federation on a cluster")
         return pull_adapter(RunDir(Path(where)), target, number, environment, given, _ignore)[1]
@@ -139,6 +139,6 @@ def _ignore(note: str) -> None:
     """A caller from Python sees what was pulled by its folder."""
 
 
-def _is_folder(where: str | Path) -> bool:
-    """A folder that is there, or what can only be a path; else the name of a federation."""
-    return isinstance(where, Path) or bool(find_run(where))
+def _is_folder(where: str | Path, *cluster: str | None) -> bool:
+    """A path, or a run that is here unless a cluster is chosen; else the name of a federation."""
+    return isinstance(where, Path) or (not any(cluster) and bool(find_run(where)))

@@ -3,8 +3,15 @@
 import inspect
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
 
 import hansa
+from hansa.core.errors import InputError
+from hansa.local.rundir import RunDir
+from tests.support.builders import make_federation
 from tests.support.sources import ROOT
 
 FUNCTIONS = ("load_manifest", "pull", "read_status", "run")
@@ -37,3 +44,15 @@ def test_no_module_hides_a_function() -> None:
     """A module of the same name would take the function's place once somebody imports it."""
     modules = {path.stem for path in (ROOT / "hansa").iterdir() if path.name[0] not in "._"}
     assert modules.isdisjoint(FUNCTIONS)
+
+
+@pytest.mark.parametrize("read", [hansa.read_status, lambda *a, **b: hansa.pull(*a, "to", **b)])
+def test_a_chosen_cluster_is_meant_even_where_a_run_has_the_name(
+    read: Callable[..., object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("fed").mkdir()
+    RunDir(Path("fed")).save(make_federation("maze"))
+    assert hansa.read_status("fed").spec.environments[0].name == "maze"
+    with pytest.raises(InputError, match="nowhere"):
+        read("fed", kubeconfig="nowhere")
