@@ -90,7 +90,7 @@ def test_a_denying_store_ends_the_run_by_name_and_a_later_run_goes_on(
     with small.Run(manifest, tmp_path / "run", "--credentials", credentials) as run:
         assert run.wait() == 1
     assert "the credentials may not write it (AccessDenied)" in run.said
-    assert f"then `hansa retry {tmp_path / 'run'}`" in run.said
+    assert f"then `hansa retry {tmp_path / 'run'} --credentials {credentials}`" in run.said
     assert "Traceback" not in run.said
     assert not any("/maze/" in folder for folder in expect_whole(store, prefix))
     assert not (tmp_path / "run/jobs/small-r1-maze-a2").exists(), "a permanent error is no retry"
