@@ -130,8 +130,8 @@ def _loop(
     say, shown, troubles = CountedLines(tell), "", dict[str, str]()
     s3 = spec.storage.s3
     say(f"{_name(silo)}: asks {s3.endpoint or 'Amazon S3'}, bucket {s3.bucket}, for orders")
-    is_newer = _look_for_order(silo, joining.credentials)
-    has_listened = is_newer is False
+    # Of a log that was read before, only the courier notices that it is another one now.
+    has_listened = not silo.status.received.serial and _has_no_order(silo, joining.credentials)
     while True:
         raise_remembered_stop()
         jobs = executor.observe()
@@ -164,17 +164,14 @@ def _make_failure(message: str, jobs: list[ObservedJob]) -> HansaError:
     return (Untrusted if is_untrusted else PermanentError)(message)
 
 
-def _look_for_order(silo: FederationMember, variables: Mapping[str, str]) -> bool | None:
-    """Whether the exchange has an order that was not read yet; None: it did not say so.
-
-    The courier asks again, and says what is wrong.
-    """
+def _has_no_order(silo: FederationMember, variables: Mapping[str, str]) -> bool:
+    """Whether the exchange says so; where it does not answer, the courier says what is wrong."""
     store = S3Store(
         silo.spec.storage.s3, credentials=read_signer(variables), retry=Retry(patience_seconds=5)
     )
     with suppress(HansaError):
-        return open_log(silo.spec, ORDERS, store).look(silo.status.received.serial + 1) is not None
-    return None
+        return open_log(silo.spec, ORDERS, store).look(1) is None
+    return False
 
 
 def _is_over(silo: FederationMember, joining: Joining) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hansa import pull
 from hansa.local.objectstore import BUCKET
 from tests.support import processes, small, stranger
 from tests.support.parties import Parties, status
@@ -106,7 +107,7 @@ def test_a_programs_own_user_reaches_it_by_the_same_attempts(tmp_path: Path) -> 
 def test_another_user_reads_and_changes_nothing_of_a_run(
     place: Path, tmp_path: Path, undisturbed: Path
 ) -> None:
-    with small.Run(small.write_manifest(place), place / "run") as run:
+    with small.Run(small.write_manifest(place, rounds=50), place / "run") as run:  # long enough
         run.wait_for_phase("explore")
         store = processes.weed(run.pid)
         with stranger.make_open_folder(f"{tmp_path.name}-tools") as tools:
@@ -114,8 +115,10 @@ def test_another_user_reads_and_changes_nothing_of_a_run(
         assert b"maze" not in said and b"Thought" not in said
         assert attack(run.pid, run.out) == []
         assert run.process.poll() is None, "it was attacked while it ran"
-        run.finish()
-    assert small.adapter(run.out) == small.adapter(undisturbed)
+        until(lambda: small.status(run.out)["completed"] >= 2, "as many rounds as undisturbed")
+    pulled = pull(run.out, tmp_path / "pulled", round=2)
+    for name in small.FILES:
+        assert (pulled / name).read_bytes() == (undisturbed / "adapter" / name).read_bytes()
 
 
 @pytest.mark.attack(
@@ -139,7 +142,7 @@ def test_another_user_reads_and_changes_nothing_of_a_silo_that_joined(
         member = parties.member(manifest)
         given = parties.credentials("webshop")
         given.chmod(0o600)
-        with parties.coordinate(manifest) as coordinator, parties.join(member) as silo:
+        with parties.coordinate(manifest) as coordinator, parties.join(member, "--stay") as silo:
             until(lambda: "Working" in str(status(silo)), "the silo to work")
             secrets = (silo.out, coordinator.out, given, *(key for key, _ in parties.keys.values()))
             assert attack(silo.pid, *secrets) == []

@@ -72,7 +72,7 @@ def test_both_may_be_killed_and_the_result_is_that_of_one_place(reference, parti
         key.startswith(bucket_keys.experience_root(NAME, REMOTE)) for key in objects.list("")
     )
     owner = parties.store.environ(RUNNER)
-    mail = small.hansa("mail", REMOTE, "-f", manifest, "--check", **owner)
+    mail = small.hansa("mail", REMOTE, "-f", manifest, "--check", "-o", "json", **owner)
     assert mail.returncode == 0, mail.stderr
     assert "every object that a letter names is there as it says" in mail.stderr
     audit = small.hansa("audit", coordinator.out, "-o", "json", **owner)
@@ -83,7 +83,7 @@ def test_both_may_be_killed_and_the_result_is_that_of_one_place(reference, parti
     ]
     [counted] = found["letters"]
     assert counted["orders"] and counted["answers"] and not counted["refused"]
-    letters = [json.loads(line) for line in mail.stdout.splitlines()]
+    letters = json.loads(mail.stdout)
     assert all(each["follows"] for each in letters)
     assert [each["letter"]["kind"] for each in letters if each["log"] == "orders"][-1] == "rest"
     page = small.hansa("status", silo.out)

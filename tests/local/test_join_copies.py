@@ -60,7 +60,7 @@ def test_old_copies_of_both_go_on_to_the_same_result(
     for folder in folders:
         shutil.rmtree(folder)
         folder.with_name(f"{folder.name}-copy").rename(folder)
-    with silos.coordinate(manifest) as coordinator, silos.join(member) as silo:
+    with silos.coordinate(manifest) as coordinator, silos.join(member, "--stay") as silo:
         coordinator.finish()
     equal(coordinator.out, undisturbed.parent)
     assert len(kinds(silos, ORDERS)) > orders, "asked again, at new places"

@@ -128,10 +128,10 @@ class Run:
         self.manifest = manifest
         self.out = out
         self._log = manifest.with_name(f"{out.name}.stderr")  # not on the run's disk
-        given = (manifest,) if self.is_of_manifest else ()
+        given = (manifest, "--out", out) if self.is_of_manifest else (out,)
         with self._log.open("w") as stderr:
             self.process = subprocess.Popen(
-                [*self.within, *_command((self.command, *given, "--out", out, *arguments))],
+                [*self.within, *_command((self.command, *given, *arguments))],
                 env={**os.environ, MARK: str(out), **environ},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

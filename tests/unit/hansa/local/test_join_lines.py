@@ -101,7 +101,7 @@ class Couriers:
 def test_a_silo_ends_when_the_federation_is_over_unless_it_is_to_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str, stay: bool, ends: str | None
 ) -> None:
-    monkeypatch.setattr(join, "_look_for_order", lambda silo, variables: None)
+    monkeypatch.setattr(join, "_has_no_order", lambda silo, variables: False)
     monkeypatch.setattr(join, "raise_remembered_stop", lambda: None)  # another test's
     silo, told = Clinic().silo, list[str]()
     order = Reference(serial=1, digest=digest(1))
@@ -122,7 +122,7 @@ def test_a_silo_ends_when_the_federation_is_over_unless_it_is_to_stay(
 def test_idle_is_said_only_once_the_store_has_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(join, "_look_for_order", lambda silo, variables: None)
+    monkeypatch.setattr(join, "_has_no_order", lambda silo, variables: False)
     monkeypatch.setattr(join, "raise_remembered_stop", lambda: None)  # another test's
     silo, told = Clinic().silo, list[str]()
     joining = Joining(key=tmp_path / "key", credentials={})
