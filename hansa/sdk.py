@@ -141,4 +141,5 @@ def _ignore(note: str) -> None:
 
 def _is_folder(where: str | Path, *cluster: str | None) -> bool:
     """A path, or a run that is here unless a cluster is chosen; else the name of a federation."""
-    return isinstance(where, Path) or (not any(cluster) and bool(find_run(where)))
+    is_path = isinstance(where, Path) or where != Path(where).name
+    return is_path or (not any(cluster) and bool(find_run(str(where))))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hansa.api.bucket_keys import CONFIG
 from hansa.api.worlds import WORLDS
 from hansa.cli.common import say
 from hansa.cli.target import Credentials
@@ -198,6 +199,10 @@ def load_base(source: str, adapter: Path | None, threads: int) -> "Base":
 
     if adapter and not adapter.is_dir():
         raise InputError(f"--adapter: got {adapter}, expected the folder of a PEFT adapter")
+    # PEFT would ask the hub for what the folder lacks, by the folder's name.
+    lacks = [n for n in (CONFIG, "adapter_model.*") if adapter and not any(adapter.glob(n))]
+    if lacks:
+        raise InputError(f"--adapter: {adapter} does not fit {source} (it has no {lacks[0]})")
     try:
         folder = base_model.resolve(source)
         say(f"loading {source}")

@@ -56,3 +56,5 @@ def test_a_chosen_cluster_is_meant_even_where_a_run_has_the_name(
     assert hansa.read_status("fed").spec.environments[0].name == "maze"
     with pytest.raises(InputError, match="nowhere"):
         read("fed", kubeconfig="nowhere")
+    with pytest.raises(InputError, match="runs/fed, which holds no run"):  # no name of a federation
+        read("runs/fed", kubeconfig="nowhere")

@@ -81,6 +81,28 @@ def test_a_folder_that_is_no_adapter_is_refused(
     assert "does not fit builtin:tiny" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "file, lacks",
+    [("adapter_config.json", "adapter_model.*"), ("adapter_model.safetensors", "adapter_config")],
+)
+def test_what_a_folder_lacks_is_not_looked_for_on_the_hub(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    file: str,
+    lacks: str,
+) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr("socket.getaddrinfo", lambda *place, **_: asked.append(place) or [])
+    monkeypatch.chdir(tmp_path)
+    folder = Path("mine")  # which could be a repository's name
+    folder.mkdir()
+    (folder / file).write_text(json.dumps({"peft_type": "LORA"}))
+    assert hansa(*MAZE, "--adapter", str(folder)) == 2
+    assert f"mine does not fit builtin:tiny (it has no {lacks}" in capsys.readouterr().err
+    assert asked == []
+
+
 def test_an_adapter_of_another_size_is_refused_with_the_tensor_that_differs(
     start: Tensors, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
