@@ -151,7 +151,9 @@ def _loop(
             say(shown := line)
         if silo.status.phase == "Failed":
             raise _make_failure(silo.status.message, jobs)
-        is_done = has_listened and _is_idle(silo) and (joining.once or _is_over(silo, joining))
+        why = silo.status.current.why if silo.status.current else ""
+        is_over = why in ("finished", "removed") and not joining.stay
+        is_done = has_listened and _is_idle(silo) and (joining.once or is_over)
         if silo.status.phase == "Left" or is_done:
             return silo
         executor.wait(compute_wait_seconds(made.wake_at))
@@ -172,11 +174,6 @@ def _has_no_order(silo: FederationMember, variables: Mapping[str, str]) -> bool:
     with suppress(HansaError):
         return open_log(silo.spec, ORDERS, store).look(1) is None
     return False
-
-
-def _is_over(silo: FederationMember, joining: Joining) -> bool:
-    current = silo.status.current
-    return bool(current and current.why in ("finished", "removed") and not joining.stay)
 
 
 def _is_idle(silo: FederationMember) -> bool:

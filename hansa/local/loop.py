@@ -244,8 +244,7 @@ def use_embedded(federation: Federation) -> FederationSpec:
         )
         for e in spec.environments
     ]
-    update = {"storage": ExchangeStorage(s3=s3), "environments": environments}
-    return spec.model_copy(update=update)
+    return spec.model_copy(update={"storage": ExchangeStorage(s3=s3), "environments": environments})
 
 
 def open_embedded(folder: RunDir, spec: FederationSpec) -> LocalStore:

@@ -336,8 +336,7 @@ class EmbeddedStore(S3Store):
 
 def place_private(s3: S3, environment: str) -> S3:
     """Where an environment's experience is, where it has a bucket of its own."""
-    bucket = fit(f"{BUCKET}-{environment}")
-    return s3.model_copy(update={"bucket": bucket, "prefix": ""})
+    return s3.model_copy(update={"bucket": fit(f"{BUCKET}-{environment}"), "prefix": ""})
 
 
 def _name_certificate(certificate: Path, key: Path) -> dict[str, str]:
